@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from msgspec.structs import replace
 
 from foldaway.effects import Effect, Effects
 from foldaway.effects.checks import Checks, assembled, left_out_notes, seen
@@ -18,7 +17,7 @@ from foldaway.inference.anytime import Anytime
 from foldaway.inference.anytime_moments import anytime_of_moments
 from foldaway.inference.bootstrap import replicates_of, resampled, sum_variance
 from foldaway.inference.claim import claim_of
-from foldaway.inference.contrast import Answer, Contrast, Estimate, Question
+from foldaway.inference.contrast import Contrast, Estimate, Question
 from foldaway.inference.estimators import computation, distribution, estimator
 from foldaway.inference.estimators.difference import MeanDifference
 from foldaway.inference.few_units import FewUnits, too_few_units
@@ -104,8 +103,8 @@ def _left_out(plan: Plan, arms: Sequence[ArmTally]) -> list[int]:
     if k == 1 or min(arm.n for arm in arms) < 2 * k:
         return []
     question = Question(arms, list(plan.arms.values()), 1, 0)
-    contrast = cast(Contrast, computation("regression").fitted(question))
-    return [column - len(arms) for column in contrast.fit.left_out if column >= len(arms)]
+    left_out = computation("regression").fitted(question).fit.left_out
+    return [column - len(arms) for column in left_out if column >= len(arms)]
 
 
 class _Asked(NamedTuple):
@@ -141,7 +140,7 @@ def _rows(asked: _Asked) -> list[Effect]:
     return [_row(asked, kind, each) for kind, each in zip(kinds, found, strict=True)]
 
 
-def _found(asked: _Asked, answer: Answer, point: Estimate, kind: str, carried: str) -> _Found:
+def _found(asked: _Asked, answer: Contrast, point: Estimate, kind: str, carried: str) -> _Found:
     if why := carried or _too_few(asked.plan, asked.question, kind, answer):
         return _Found(point, {}, why)
     try:
@@ -183,17 +182,9 @@ def _resampled(asked: _Asked, point: Estimate) -> _Found:
     few = FewUnits.of([question.arms[arm] for arm in (0, question.arm)])
     sample = resampled(distribution(name, question), few.expanded(claim.coverage(plan.confidence)), claim)
     errors = {name: getattr(sample, name) for name in ("std_error", "base_std_error", "covariance")}
-    more = {
-        "percentile_ci_lower": end(sample.lower),
-        "percentile_ci_upper": end(sample.upper),
-        "percentile_p_value": few.p_value(sample.p_value, claim.sides),
-        "relative_std_error": sample.relative_std_error,
-        "relative_percentile_ci_lower": end(sample.relative_lower),
-        "relative_percentile_ci_upper": end(sample.relative_upper),
-        "replicates": sample.used,
-        "replicates_left_out": sample.left_out,
-        "note": few.note,
-    }
+    others = {name: value for name, value in sample._asdict().items() if name not in errors}
+    more = {name: end(value) if "_ci_" in name else value for name, value in others.items()}
+    more |= {"percentile_p_value": few.p_value(sample.percentile_p_value, claim.sides), "note": few.note}
     return _Found(point._replace(df=few.df, **errors), more)
 
 
@@ -230,7 +221,7 @@ def _row(asked: _Asked, kind: str, found: _Found) -> Effect:
     return write(anytime, point, **more)
 
 
-def _too_few(plan: Plan, question: Question, kind: str, answer: Answer) -> str:
+def _too_few(plan: Plan, question: Question, kind: str, answer: Contrast) -> str:
     """Why there are too few records or units for a kind of error; empty if there are enough."""
     arms = (0, question.arm)
     if is_clustered(kind) and answer.fit.covers(ERRORS[kind].tally):
@@ -311,7 +302,7 @@ def _sample_ratio(plan: Plan, arms: Sequence[ArmTally]) -> SampleRatio:
         ratio = sample_ratio_of_strata(plan, _counts_by_stratum(plan, arms))
         # Weights are not counts, and units may have several records: then only counts that fit say something.
         certain = plan.weight is None and (plan.unit is None or plan.one_record_per_unit)
-        return ratio if certain or ratio.ok else replace(ratio, statistic=None, p_value=None, test="none")
+        return ratio if certain else ratio.of_several()
     if all(UNITS in arm.tallies for arm in arms):
         units = {name: _units([arm]) for name, arm in zip(plan.arms, arms, strict=True)}
         return sample_ratio(units, plan.arms, "units")
@@ -320,7 +311,7 @@ def _sample_ratio(plan: Plan, arms: Sequence[ArmTally]) -> SampleRatio:
     replicates = min(map(replicates_of, arms))
     # The replicates' sums are of weights, whose shares need not be the plan's; and clusters were not randomised.
     if not replicates or plan.weight is not None or plan.cluster is not None:
-        return sample_ratio_of_records(_counts(plan, arms), plan.arms, None, 0)
+        return sample_ratio(_counts(plan, arms), plan.arms, "records").of_several()
     one = np.eye(len(plan.regressors))[0]
     squares = sum(sum_variance(arm, one) for arm in arms)
     return sample_ratio_of_records(_counts(plan, arms), plan.arms, squares, replicates)

@@ -107,14 +107,12 @@ class Fit:
         self._k = k = models[0].arm.shape.regressors
         self._column = k + outcome
         factors = [model.arm.factor.R @ B for model, B in zip(models, self._changes, strict=True)]
-        stacked = np.vstack([self._rows(m, R, k) for m, R in zip(models, factors, strict=True)])
+        # Each arm's factor in the model's frame, as rows [L x, scale·y].
+        rows = ((R[:, :k] @ m.L.T, m.scale * R[:, self._column]) for m, R in zip(models, factors, strict=True))
+        stacked = np.vstack([np.column_stack(each) for each in rows])
         if not np.isfinite(stacked).all():
             raise EstimateError("the tallies hold numbers that are too large to work with.")
         self._solve(_triangle(stacked), _least(models, factors, frame))
-
-    def _rows(self, model: ArmModel, R: Floats, k: int) -> Floats:
-        """The arm's factor R in the model's frame, as rows [L x, scale·y]."""
-        return np.column_stack([R[:, :k] @ model.L.T, model.scale * R[:, self._column]])
 
     def _solve(self, R: Floats, least: Floats) -> None:
         q = R.shape[1] - 1
@@ -169,16 +167,16 @@ class Fit:
         return self._sandwiches[tally]
 
     def _sandwich(self, tally: str, arm: int) -> Floats:
-        reading = self.reading(arm)
-        half = self._inverse @ (self._inverse.T @ reading.rows)
-        meat = _clusters_of(self.models[arm].arm, tally).meat(self.outcome, reading.delta, reading.scale)
+        _, delta, scale = self.reading(arm)
+        return self._around(arm, _clusters_of(self.models[arm].arm, tally).meat(self.outcome, delta, scale))
+
+    def _around(self, arm: int, meat: Floats) -> Floats:
+        half = self._inverse @ (self._inverse.T @ self.reading(arm).rows)
         return self._spread(half @ meat @ half.T)
 
     def alike(self, tally: str, arm: int) -> Floats:
         """An arm's part of the covariance, up to a factor, if its records differed by their cluster alone."""
-        reading = self.reading(arm)
-        half = self._inverse @ (self._inverse.T @ reading.rows)
-        return self._spread(half @ self._squared_sums(tally, arm) @ half.T * self.models[arm].scale ** 2)
+        return self._around(arm, self._squared_sums(tally, arm)) * self.models[arm].scale ** 2
 
     def units(self, tally: str, arm: int) -> Units:
         """An arm's clusters."""

@@ -7,7 +7,6 @@ all arms of all strata.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -91,9 +90,8 @@ def sample_ratio_of_strata(plan: Plan, counts: Floats) -> SampleRatio:
         each = float(np.sum((counts - by_stratum)[large] ** 2 / by_stratum[large]))
         p, statistic = min((p, statistic), (float(chdtrc(int(large.sum()) * len(away), each)), each))
         p = min(1.0, 2 * p)
-    seen: Mapping[str, int] = dict(zip(plan.arms, observed.astype(int).tolist(), strict=True))
-    wanted = dict(zip(plan.arms, expected.tolist(), strict=True))
-    return SampleRatio("records", dict(seen), wanted, statistic, p)
+    seen = dict(zip(plan.arms, observed.astype(int).tolist(), strict=True))
+    return SampleRatio("records", seen, dict(zip(plan.arms, expected.tolist(), strict=True)), statistic, p)
 
 
 def sample_ratio_of_weights(plan: Plan, weights: Floats, records: Floats) -> SampleRatio:
@@ -110,11 +108,11 @@ def sample_ratio_of_weights(plan: Plan, weights: Floats, records: Floats) -> Sam
     """
     everyone = records.sum(axis=0)
     test = total_is_zero((weights - everyone)[:, everyone > 0]) if plan.weight is None else None
-    if test is None or test.p_value is None:
+    if test is None:
         return sample_ratio_of_groups(weights, dict.fromkeys(plan.arms, 1 / len(plan.arms)), "weighted records")
     seen = {arm: int(weight) for arm, weight in zip(plan.arms, weights.sum(axis=1), strict=True)}
     wanted = dict.fromkeys(plan.arms, float(everyone.sum()))
-    return SampleRatio("weighted records", seen, wanted, test.statistic, test.p_value, "groups")
+    return SampleRatio("weighted records", seen, wanted, *test, "groups")
 
 
 def _shares(plan: Plan) -> Floats:
