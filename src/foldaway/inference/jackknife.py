@@ -170,11 +170,6 @@ def jackknifed(value: Floats, without: Floats, weight: Floats) -> Levels:
     return Levels(value, covariance, group_doubt(weight), n, (weight > 0).sum(axis=-2))
 
 
-def effective_groups(weight: Floats) -> Floats:
-    """(Σ_g n)² / Σ_g n² for each arm: G if all groups are alike, few if few of them hold most records."""
-    return over(weight.sum(axis=-2) ** 2, (weight**2).sum(axis=-2))
-
-
 def group_doubt(weight: Floats) -> Floats:
     """How well the jackknife knows the arms' variances, as `Levels` has it.
 
