@@ -7,8 +7,6 @@ all arms of all strata.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from foldaway.inference.levels import Levels
@@ -22,39 +20,21 @@ from foldaway.tallies.sums import Sums
 _LEAST_EXPECTED = 10
 
 
-class Blocks(NamedTuple):
-    """One outcome's spread in every stratum that has records, and the strata's sizes.
+def blocked(plan: Plan, sums: Sums, outcome: int) -> Levels | None:
+    """The arms' levels by stratum, combined; from sums whose arms are those of each stratum side by side.
 
-    Attributes:
-        spread: Strata by arms.
-        size: Each stratum's share of all records.
+    None if some arm has fewer than two records in a stratum, so that its spread there is unknown.
     """
-
-    spread: Spread
-    size: Floats
-
-    @property
-    def sparse(self) -> bool:
-        """Whether some arm has fewer than two records in a stratum, so that its spread there is unknown."""
-        return bool(np.any(self.spread.n < 2))
-
-
-def blocks_of(plan: Plan, sums: Sums, outcome: int) -> Blocks:
-    """One outcome's, from sums whose arms are those of each stratum side by side."""
-    assert plan.strata is not None
     found = spread_of(sums, outcome)
     parts = (*found[:4], found.n if found.effective is None else found.effective)
     n, weight, mean, products, worth = (each.reshape(-1, len(plan.arms), *each.shape[1:]) for each in parts)
     there = n.sum(axis=1) > 0
     spread = Spread(n[there], weight[there], mean[there], products[there], found.level, worth[there])
+    if np.any(spread.n < 2):
+        return None
     # Records weigh 1/π of their arm besides the plan's own weights, so that the arms of a stratum weigh alike.
     size = (spread.weight * _shares(plan)[there]).sum(axis=1) if plan.weight is not None else spread.n.sum(axis=1)
-    return Blocks(spread, size / size.sum())
-
-
-def blocked(blocks: Blocks) -> Levels:
-    """The arms' levels, by stratum and combined."""
-    each, size = welch(blocks.spread), blocks.size
+    each, size = welch(spread), size / size.sum()
     variances = size[:, None] ** 2 * np.diagonal(each.covariance, axis1=-2, axis2=-1)
     variance = variances.sum(axis=0)
     known = np.diagonal(each.doubt, axis1=-2, axis2=-1)
