@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -59,6 +59,9 @@ from foldaway.tallies.sums import Sums
 
 # Next to the spread of all arms together, what products in one frame leave of an arm's own if it has none.
 _IN_ONE_FRAME = 1e-6
+
+# An estimator and a kind of error.
+By = tuple[str, str]
 
 
 def effects_of_groups(
@@ -142,9 +145,6 @@ def _losses(tallies: Grouped, sums: Sums) -> Iterator[Loss]:
             yield loss_of(outcome.name, list(plan.arms), sums.records - sums.counts(place), sums.records, of)
 
 
-K = TypeVar("K", bound=Hashable)
-
-
 class Reading(NamedTuple):
     """What effects are read from.
 
@@ -195,7 +195,8 @@ class Reading(NamedTuple):
         # What levels have in common would count as theirs where the arms' variances are pooled.
         levels = self.levels(estimator, kind, outcome, recentred=False)
         if self.rounded:  # the difference of levels is the same whether these are recentred or not
-            levels = self.rounded_levels({kind: levels}, outcome, estimator)[kind]._replace(value=shown.value)
+            by = estimator, kind
+            levels = self.rounded_levels({by: levels}, outcome, estimator)[by]._replace(value=shown.value)
         return anytime_effect(levels, arm, evidence, plan.confidence, plan.anytime_n, claim_of(plan, outcome))
 
     def counts(self, outcome: Outcome) -> list[int]:
@@ -217,7 +218,7 @@ class Reading(NamedTuple):
         units, least = units_of(plan, self.present(outcome)), plan.privacy.smallest_cell
         return f"fewer than {least} units of an arm have this outcome." if min(units[0], units[arm]) < least else ""
 
-    def rounded_levels(self, kinds: Mapping[K, Levels], outcome: Outcome, estimator: str) -> dict[K, Levels]:
+    def rounded_levels(self, kinds: Mapping[By, Levels], outcome: Outcome, estimator: str) -> dict[By, Levels]:
         """An estimator's levels as they are told: the coarser, the fewer carry the outcome."""
         plan = self.plan
         if outcome.bins is not None:  # a quantile is told where enough lie beyond it: no few carry it
@@ -325,12 +326,12 @@ def rows_of(reading: Reading, outcome: Outcome) -> list[Effect]:
     ]
 
 
-def _levels(reading: Reading, outcome: Outcome) -> dict[tuple[str, str], Levels | str]:
+def _levels(reading: Reading, outcome: Outcome) -> dict[By, Levels | str]:
     """By estimator and kind of error, the arms' levels as rows are read from them, or why there are none."""
     plan = reading.plan
     names = estimators_of(plan, outcome)
-    levels: dict[tuple[str, str], Levels] = {}
-    found: dict[tuple[str, str], Levels | str] = {(name, kind): "" for name in names for kind in errors_of(plan, name)}
+    levels: dict[By, Levels] = {}
+    found: dict[By, Levels | str] = {(name, kind): "" for name in names for kind in errors_of(plan, name)}
     for each in found:
         if not sum(reading.tallies.counts):
             found[each] = "there are no records yet."
@@ -385,7 +386,7 @@ def _row(reading: Reading, outcome: Outcome, arm: int, estimator: str, kind: str
     )
 
 
-def _spending(reading: Reading, outcome: Outcome, arm: int, by: tuple[str, str], point: ArmEffect) -> dict[str, Any]:
+def _spending(reading: Reading, outcome: Outcome, arm: int, by: By, point: ArmEffect) -> dict[str, Any]:
     """What a row of a release says about it; nothing in any other row."""
     plan = reading.plan
     if plan.release is None:

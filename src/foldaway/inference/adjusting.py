@@ -119,7 +119,7 @@ def fit_start(moments: GroupMoments, *, rare: NDArray[np.intp] | None = None, to
     center = everyone[0] @ frame.F[:, 1:k] / everyone[0, 0]
     if told:
         slopes = significant(slopes, TOLD_DIGITS)
-        center = _coarse(center, _deviations(everyone, frame.F, k))
+        center = _coarse(center, everyone, frame.F[:, 1:k])
     return Start(Predictor(center, slopes[0]), slopes[1:])
 
 
@@ -137,16 +137,11 @@ def significant(values: Floats, digits: int) -> Floats:
     )
 
 
-def _deviations(everyone: Floats, F: Floats, k: int) -> Floats:
-    """The covariates' standard deviations."""
-    centred = everyone - np.outer(everyone[0], everyone[0]) / everyone[0, 0]
-    variances = np.einsum("ij,ik,kj->j", F[:, 1:k], centred, F[:, 1:k]) / everyone[0, 0]
-    deviations: Floats = np.sqrt(np.maximum(variances, 0))
-    return deviations
-
-
-def _coarse(center: Floats, deviation: Floats) -> Floats:
+def _coarse(center: Floats, everyone: Floats, F: Floats) -> Floats:
     """The means to a tenth of their standard deviation or so: where ỹ is centred is of no account."""
+    centred = everyone - np.outer(everyone[0], everyone[0]) / everyone[0, 0]
+    variances = np.einsum("ij,ik,kj->j", F, centred, F) / everyone[0, 0]
+    deviation = np.sqrt(np.maximum(variances, 0))
     with np.errstate(divide="ignore"):
         grid = np.where(deviation > 0, 10.0 ** (np.floor(np.log10(deviation)) - 1), 1.0)
     return np.where(deviation > 0, np.round(center / grid) * grid, center)
