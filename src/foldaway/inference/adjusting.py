@@ -32,11 +32,7 @@ TOLD_DIGITS = 3
 class Start(NamedTuple):
     """The outcome of a fit: a predictor for later records, the slopes without each group, or why there are none.
 
-    Attributes:
-        predictor: For later records; None if there is no adjustment.
-        without: Slopes fitted without each group: groups by outcomes by columns; None if it was fitted elsewhere, or
-            there is no adjustment.
-        why: Why there is no adjustment; empty if there is.
+    Slopes are groups by outcomes by columns; None if they were fitted elsewhere, or there is no adjustment.
     """
 
     predictor: Predictor | None
@@ -65,9 +61,7 @@ def too_few(moments: GroupMoments) -> str:
 def fit_starts(cases: CompleteCases, plan: Plan | None = None) -> Start:
     """Coefficients for all values, each set's from the records that have it; means from those of the largest set.
 
-    Args:
-        cases: The moments of complete cases.
-        plan: If the coefficients leave memory, the plan: they are then told as it allows.
+    If the coefficients leave memory, they are told as the plan allows.
     """
     starts = [
         fit_start(part, rare=None if plan is None else rare_columns(plan, part), told=plan is not None)

@@ -71,12 +71,7 @@ def anytime_reach(
 ) -> Floats:
     """How many standard errors the interval reaches to each side after n observations.
 
-    Args:
-        n: Observations so far.
-        confidence: Of the interval at all times at once.
-        tightest_at: The n at which it is to be tightest, fixed beforehand.
-        df: The degrees of freedom of the error.
-        one_sided: Whether it is to hold for one side alone.
+    At which n it is to be tightest is fixed beforehand. One-sided, it is to hold for one side alone.
 
     Example:
         >>> [round(float(anytime_reach(np.array(10_000), 0.95, 10_000, df)), 2) for df in (math.inf, 254, 30)]
@@ -228,16 +223,7 @@ def evidence_of(sums: Sums, outcome: int, arms: NDArray[np.intp]) -> Floats:
 def anytime_effect(
     levels: Levels, arm: int, found: float, confidence: float, tightest_at: int, claim: Claim = DIFFERS
 ) -> Anytime:
-    """The interval at any time for an arm's effect, or what it waits for.
-
-    Args:
-        levels: The arms' levels, by the jackknife or by Welch's formula.
-        arm: The arm.
-        found: The `evidence` in the outcome, of which there has to be enough.
-        confidence: Of the interval.
-        tightest_at: The number of records at which it is to be tightest.
-        claim: What is to be shown.
-    """
+    """The interval at any time for an arm's effect, or what it waits for: enough `evidence` in the outcome, `found`."""
     why = withheld(levels, (arm, 0))
     if not why and levels.groups is not None:
         groups = int(min(levels.groups[arm], levels.groups[0]))

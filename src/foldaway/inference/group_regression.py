@@ -97,13 +97,7 @@ def pooled_slopes(moments: Floats, frame: Frame, k: int, outcome: int) -> Solved
     """Slopes of the outcome, as it came, on the framed covariates, with an intercept per arm.
 
     Centring each arm's moments at its own means takes the arms' intercepts out (Frisch and Waugh): what is left, summed
-    over arms, are the normal equations of the pooled regression for its slopes.
-
-    Args:
-        moments: (…, A, K, K), in the frame.
-        frame: The frame.
-        k: Regressors, with the intercept.
-        outcome: Which outcome.
+    over arms, are the normal equations of the pooled regression for its slopes. Moments are (…, A, K, K), in the frame.
     """
     within = _within(moments)
     right = within[..., 1:k, 1:] @ frame.F[1:, k + outcome]

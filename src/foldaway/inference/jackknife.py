@@ -133,11 +133,7 @@ def ratio(numerator: Cells, denominator: Cells) -> Floats:
 
 
 def jackknife(statistic: Statistic, *cells: Cells) -> Levels:
-    """The statistic's levels and their covariance.
-
-    Args:
-        statistic: What gives the arms' levels, from as many cells as follow.
-        cells: Sums with groups by arms on their last two axes.
+    """The statistic's levels and their covariance, from as many cells as it takes, groups by arms on the last two axes.
 
     Example:
         >>> rng = np.random.default_rng(1)

@@ -148,14 +148,7 @@ def relative_of(levels: Levels, arm: int, confidence: float) -> Relative:
 
 
 def share_of(effect: ArrayLike, base: ArrayLike, covariance: tuple[Any, Any, Any], reach: ArrayLike) -> Relative:
-    """An effect as a share of a base, with Fieller's set.
-
-    Args:
-        effect: The effect.
-        base: What it is a share of.
-        covariance: The variance of the effect, that of the base, and their covariance.
-        reach: How many standard errors an interval reaches to each side.
-    """
+    """An effect as a share of a base, with Fieller's set: see `fieller`."""
     own, below, between = covariance
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         share = np.asarray(effect) / np.asarray(base)

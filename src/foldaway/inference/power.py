@@ -71,13 +71,7 @@ class Aim(NamedTuple):
 
 
 def single_look(aim: Aim, effect: float, error: float, df: float = math.inf) -> float:
-    """The chance that a single look shows what is aimed at.
-
-    Args:
-        aim: What has to be shown.
-        effect: The true effect.
-        error: The standard error of its estimate.
-        df: The degrees of freedom of that.
+    """The chance that a single look shows what is aimed at, given the true effect and the error of its estimate.
 
     Example:
         >>> either = Aim(0.0, 0.0, both=False, tail=0.025)

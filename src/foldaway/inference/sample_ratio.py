@@ -113,12 +113,8 @@ def sample_ratio_of_groups(
 ) -> SampleRatio:
     """The test of records that come by groups of units.
 
-    An alarm says that either the randomisation broke, or an arm changes how many records a unit has.
-
-    Args:
-        records: The number of records by arm and group.
-        probabilities: The plan's.
-        counted: What these are.
+    An alarm says that either the randomisation broke, or an arm changes how many records a unit has. Records are by arm
+    and group.
 
     Example:
         >>> rng = np.random.default_rng(1)
@@ -138,10 +134,9 @@ def sample_ratio_of_groups(
 
 
 def total_is_zero(apart: Floats) -> tuple[float, float] | None:
-    """Hotelling's T² of the sum over groups and its p-value; None if groups are too few, or do not vary.
+    """Hotelling's T² of a sum over groups that is zero but for chance, by arm, and its p-value.
 
-    Args:
-        apart: By arm and group, what is to add up to zero but for chance.
+    None if groups are too few, or do not vary.
     """
     from scipy.special import fdtrc
 
