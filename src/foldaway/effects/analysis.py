@@ -216,7 +216,10 @@ def _row(asked: _Asked, kind: str, found: _Found) -> Effect:
         relative_ci_upper=end(point.relative_ci_upper),
         odds_ratio_why=_NO_ODDS,
     )
-    units = (_units(arms), _fewest_units(question)) if is_clustered(kind) else None
+    units = None
+    if is_clustered(kind):  # of all arms, and of the smaller of those compared, whose scores are in the error
+        compared = (arms[0], arms[question.arm])
+        units = sum(_units(arm).clusters for arm in arms), min(_units(arm).scored for arm in compared)
     anytime = anytime_of_moments(question, exact, units, plan.confidence, plan.anytime_n, claim, rounded=rounded)
     return write(anytime, point, **more)
 
@@ -287,13 +290,8 @@ def _counts(plan: Plan, arms: Sequence[ArmTally]) -> dict[str, int]:
     return {name: arm.n for name, arm in zip(plan.arms, arms, strict=True)}
 
 
-def _units(arms: Sequence[ArmTally]) -> int:
-    return sum(cast(ClusterScores, arm.tallies[UNITS]).clusters for arm in arms)
-
-
-def _fewest_units(question: Question) -> int:
-    """Those of the smaller of the arms that are compared, if their scores are in the error."""
-    return min(cast(ClusterScores, question.arms[arm].tallies[UNITS]).scored for arm in (0, question.arm))
+def _units(arm: ArmTally) -> ClusterScores:
+    return cast(ClusterScores, arm.tallies[UNITS])
 
 
 def _sample_ratio(plan: Plan, arms: Sequence[ArmTally]) -> SampleRatio:
@@ -304,7 +302,7 @@ def _sample_ratio(plan: Plan, arms: Sequence[ArmTally]) -> SampleRatio:
         certain = plan.weight is None and (plan.unit is None or plan.one_record_per_unit)
         return ratio if certain else ratio.of_several()
     if all(UNITS in arm.tallies for arm in arms):
-        units = {name: _units([arm]) for name, arm in zip(plan.arms, arms, strict=True)}
+        units = {name: _units(arm).clusters for name, arm in zip(plan.arms, arms, strict=True)}
         return sample_ratio(units, plan.arms, "units")
     if plan.unit is None or plan.one_each:
         return sample_ratio(_counts(plan, arms), plan.arms, "records")

@@ -40,12 +40,7 @@ from foldaway.inference.loss import Loss, loss_of
 from foldaway.inference.reading import Source, levels_of
 from foldaway.inference.reading.compliers import complier_effect
 from foldaway.inference.rounding import round_count, rounded_levels, two_digits
-from foldaway.inference.sample_ratio import (
-    SampleRatio,
-    sample_ratio,
-    sample_ratio_of_groups,
-    sample_ratio_with_noise,
-)
+from foldaway.inference.sample_ratio import SampleRatio, sample_ratio, sample_ratio_of_groups, sample_ratio_with_noise
 from foldaway.inference.strata import sample_ratio_of_strata, sample_ratio_of_weights
 from foldaway.numerics.block import Floats
 from foldaway.plan import Outcome, Plan

@@ -99,13 +99,10 @@ def _leading(effects: Findings, there: Sequence[str]) -> str:
 def why(effects: Findings, lead: Effect) -> str:
     """Why this estimator leads, in one sentence."""
     plan = effects.plan
+    if plan.estimators and plan.estimators[0] == lead.estimator:
+        return "the plan names it first."
     if plan.estimators:
-        first = plan.estimators[0] == lead.estimator
-        return (
-            "the plan names it first."
-            if first
-            else "the estimators that the plan names before it could not be computed."
-        )
+        return "the estimators that the plan names before it could not be computed."
     if plan.strata is not None and lead.estimator == DIFFERENCE:
         return "it compares the arms within strata."
     if plan.covariates and not ESTIMATORS[lead.estimator].adjusts:

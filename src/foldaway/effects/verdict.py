@@ -23,6 +23,7 @@ Word = Literal["better", "worse", "higher", "lower", "not worse", "alike", "not 
 
 UNDECIDED: Word = "not decided yet"
 NONE: Word = "no verdict"
+_OPEN = (UNDECIDED, NONE)
 
 # An effect closer than so many standard errors to what it is compared with may lie on either side of it, and says
 # nothing of when that will be clear.
@@ -86,7 +87,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def decided(self) -> bool:
         """Whether it is, at a single look."""
-        return _decided(self.verdict)
+        return self.verdict not in _OPEN
 
     @property
     def holds(self) -> bool:
@@ -140,14 +141,10 @@ def _verdict(effects: Findings, comparison: Comparison, once: float | None, ever
     )
 
 
-def _decided(word: Word) -> bool:
-    return word not in (UNDECIDED, NONE)
-
-
 def _words(once: Word, ever: Word, *, final: bool) -> str:
     if final and once == UNDECIDED:
         return once.removesuffix(" yet")
-    return once if once == ever or not _decided(once) else f"{once}, one look"
+    return once if once == ever or once in _OPEN else f"{once}, one look"
 
 
 def doubt_of(effects: Findings, outcome: str) -> str | None:

@@ -128,18 +128,10 @@ def prediction_balance(plan: Plan, tallies: Grouped) -> list[Balance]:
                 continue
             scale = math.sqrt((variances[arm] + variances[0]) / 2)
             difference, variance, df = (float(x) for x in difference_of(levels, arm))
-            balances.append(
-                Balance(
-                    f"prediction of {value.name}",
-                    list(plan.arms)[arm],
-                    float(levels.value[arm]),
-                    float(levels.value[0]),
-                    _standardised(difference, scale),
-                    math.sqrt(variance) / scale if scale else 0.0,
-                    df,
-                    predicted=True,
-                )
-            )
+            name, (mean, control_mean) = f"prediction of {value.name}", levels.value[[arm, 0]].tolist()
+            away, chance = _standardised(difference, scale), math.sqrt(variance) / scale if scale else 0.0
+            found = Balance(name, list(plan.arms)[arm], mean, control_mean, away, chance, df, predicted=True)
+            balances.append(found)
     return balances
 
 
