@@ -180,7 +180,7 @@ class LeastSquares:
         if kind == JACKKNIFE:
             if self._groups is None:
                 raise EstimateError("the jackknife needs groups: make the regression with groups=128.")
-            return jackknife_least_squares(self._groups).covariance
+            return jackknife_least_squares(self._groups)
         if kind in ERRORS and ERRORS[kind].only_for:
             raise EstimateError(f"{kind} exists for a difference of means only; use HC1.")
         if kind in ERRORS and ERRORS[kind].tally and not self._tally.kinds:

@@ -219,7 +219,7 @@ def petersen() -> pd.DataFrame:
 
 
 def test_petersens_error_by_firm() -> None:
-    """Published: slope 1.0348, .0506 by firm. The mean over 200 ways to deal the firms, within 2 %."""
+    """Published: .0506 by firm for the slope. The mean over 200 ways to deal the firms, within 2 %."""
     table = petersen()
     z = rows_of(table, "x", "y")
     firm = pd.factorize(table.firm)[0]
@@ -228,9 +228,8 @@ def test_petersens_error_by_firm() -> None:
     for dealt in hashes:
         moments = GroupMoments.empty(MomentsShape(1, 128, Shape(2, 1)))
         # In shuffled pieces: a firm's rows need not come together.
-        fit = jackknife_least_squares(moments.fold(np.zeros(len(firm), int), z, group_of(dealt, 128)[firm]))
-        np.testing.assert_allclose(fit.coef, [0.0297, 1.0348], atol=5e-5)
-        errors.append(np.sqrt(np.diag(fit.covariance)))
+        found = jackknife_least_squares(moments.fold(np.zeros(len(firm), int), z, group_of(dealt, 128)[firm]))
+        errors.append(np.sqrt(np.diag(found)))
     constant, slope = np.mean(errors, axis=0)
     assert slope == pytest.approx(0.0506, rel=0.02)
     assert constant == pytest.approx(0.0670, rel=0.02)
@@ -243,14 +242,12 @@ def test_a_regressions_jackknife_is_deletion_of_kept_rows() -> None:
     group = table.group.to_numpy()
     for part in np.array_split(np.random.default_rng(1).permutation(len(table)), 7):
         moments = moments.fold(np.zeros(len(part), int), z[:, part], group[part], table.w.to_numpy()[part])
-    fit = jackknife_least_squares(moments)
+    found = jackknife_least_squares(moments)
     X = table[["x1", "x2"]]
-    np.testing.assert_allclose(fit.coef, sm.WLS(table.y0, X, weights=table.w).fit().params, rtol=1e-10)
     left = [group != g for g in range(GROUPS)]
     without = np.array([sm.WLS(table.y0[i], X[i], weights=table.w[i]).fit().params for i in left])
     away = without - without.mean(axis=0)
-    np.testing.assert_allclose(fit.covariance, (GROUPS - 1) / GROUPS * away.T @ away, rtol=1e-8)
-    assert fit.df == pytest.approx(len(table) ** 2 / np.sum(np.bincount(group) ** 2) - 1)
+    np.testing.assert_allclose(found, (GROUPS - 1) / GROUPS * away.T @ away, rtol=1e-8)
 
 
 def test_a_coefficient_that_rests_on_one_group_has_no_error() -> None:

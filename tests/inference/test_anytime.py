@@ -30,6 +30,10 @@ def reach_of(n: int, confidence: float = 0.95, tightest_at: int = 1000) -> float
     return float(anytime_reach(np.asarray(n), confidence, tightest_at))
 
 
+def evidence_in(sums: Sums) -> float:
+    return float(evidence_of(sums, 0, np.array([0, 1])))
+
+
 def rho(confidence: float, tightest_at: int) -> float:
     """Waudby-Smith et al. (2024): ρ = √((−2 log α + log(−2 log α + 1)) / n*)."""
     alpha = 1 - confidence
@@ -198,7 +202,7 @@ def test_from_sums_it_is_what_the_records_give() -> None:
         both = y[arm != 2]
         smaller = min(np.sum(arm == 0), np.sum(arm == 1))
         expected = smaller * np.abs(both).sum() ** 2 / (len(both) * (both**2).sum())
-        assert evidence_of(sums, 0, 1) == pytest.approx(expected, rel=1e-10)
+        assert evidence_in(sums) == pytest.approx(expected, rel=1e-10)
 
 
 def sums_of(rng: np.random.Generator, n: int, rate: float, groups: int = 32) -> Sums:
@@ -210,14 +214,14 @@ def sums_of(rng: np.random.Generator, n: int, rate: float, groups: int = 32) -> 
 
 def test_it_waits_for_evidence_and_says_how_much_there_is() -> None:
     sums = sums_of(np.random.default_rng(2), 2000, 0.02)
-    waiting = anytime_effect(welch(spread_of(sums, 0)), 1, evidence_of(sums, 0, 1), 0.95, 1000)
+    waiting = anytime_effect(welch(spread_of(sums, 0)), 1, evidence_in(sums), 0.95, 1000)
     assert waiting[:3] == (None, None, None)
-    found = evidence_of(sums, 0, 1)
+    found = evidence_in(sums)
     so_far = "fewer than 5" if found < 5 else f"about {5 * int(found // 5)}"  # not so that cases could be counted
     assert f"so far there are {so_far}." in waiting.why
     sums = sums_of(np.random.default_rng(2), 20_000, 0.02)
     levels = welch(spread_of(sums, 0))
-    shown = anytime_effect(levels, 1, evidence_of(sums, 0, 1), 0.95, 1000)
+    shown = anytime_effect(levels, 1, evidence_in(sums), 0.95, 1000)
     assert shown.why == ""
     assert shown.lower is not None
     assert shown.upper is not None
@@ -231,7 +235,7 @@ def test_it_takes_sixteen_groups() -> None:
     rng = np.random.default_rng(3)
     for groups, told in ((8, False), (16, True)):
         sums = sums_of(rng, 30_000, 0.2, groups)
-        found = anytime_effect(jackknife(mean, cells_of(sums, 0)), 1, evidence_of(sums, 0, 1), 0.95, 1000)
+        found = anytime_effect(jackknife(mean, cells_of(sums, 0)), 1, evidence_in(sums), 0.95, 1000)
         assert (found.lower is not None) is told
         assert told or "needs units in 16 groups of each arm; an arm has units in 8" in found.why
 

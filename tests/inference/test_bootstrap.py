@@ -41,26 +41,28 @@ def test_the_summary_is_that_of_the_plain_formulas(pairs: list[tuple[float, floa
     assert found.std_error == close(effects.std())
     assert found.relative_std_error == close(relative.std())
     for p, ends in (
-        ((1 - confidence) / 2, (found.lower, found.relative_lower)),
-        ((1 + confidence) / 2, (found.upper, found.relative_upper)),
+        ((1 - confidence) / 2, (found.percentile_ci_lower, found.relative_percentile_ci_lower)),
+        ((1 + confidence) / 2, (found.percentile_ci_upper, found.relative_percentile_ci_upper)),
     ):
         number = p * (len(effects) + 1)
         assert ends == close((numbered(effects, number), numbered(relative, number)))
     below, above = sum(e <= 0 for e in effects), sum(e >= 0 for e in effects)
-    assert found.p_value == pytest.approx(min(1, 2 * (min(below, above) + 1) / (len(effects) + 1)), rel=1e-12)
-    assert (found.used, found.left_out) == (len(effects), 3)
+    assert found.percentile_p_value == pytest.approx(
+        min(1, 2 * (min(below, above) + 1) / (len(effects) + 1)), rel=1e-12
+    )
+    assert (found.replicates, found.replicates_left_out) == (len(effects), 3)
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.7, -1.5, 2.2])
 def test_the_test_rejects_where_the_percentile_interval_leaves_zero_out(shift: float) -> None:
     effects = np.random.default_rng(1).normal(shift, 1, 9999)
-    p = resampled(Distribution(effects, np.ones(9999), 0), 0.95).p_value
+    p = resampled(Distribution(effects, np.ones(9999), 0), 0.95).percentile_p_value
     assert p == pytest.approx(2 * stats.norm.sf(abs(shift)), abs=0.02)
     inside = resampled(Distribution(effects, np.ones(9999), 0), 1 - p + 0.002)
     outside = resampled(Distribution(effects, np.ones(9999), 0), max(1 - p - 0.002, 0))
-    assert inside.lower < 0 < inside.upper
+    assert inside.percentile_ci_lower < 0 < inside.percentile_ci_upper
     if p < 0.99:
-        assert not outside.lower < 0 < outside.upper
+        assert not outside.percentile_ci_lower < 0 < outside.percentile_ci_upper
 
 
 @pytest.mark.parametrize("count", mostly_slow([19, 39, 199], 19))
@@ -70,26 +72,33 @@ def test_another_replicate_lies_in_the_interval_as_often_as_it_should(count: int
     inside = 0
     for *effects, another in draws:
         found = resampled(Distribution(np.array(effects), np.ones(count), 0), 0.9)
-        inside += found.lower <= another <= found.upper
+        inside += found.percentile_ci_lower <= another <= found.percentile_ci_upper
     assert inside / 2000 == pytest.approx(0.9, abs=3 * np.sqrt(0.09 / 2000))
 
 
 def test_a_test_with_b_replicates_never_says_less_than_two_in_b_plus_1() -> None:
-    assert resampled(Distribution(np.full(99, 5.0), np.ones(99), 0), 0.95).p_value == 0.02
+    assert resampled(Distribution(np.full(99, 5.0), np.ones(99), 0), 0.95).percentile_p_value == 0.02
 
 
 def test_a_level_of_zero_has_no_relative_effect() -> None:
     found = resampled(Distribution(np.array([1.0, 2.0, 3.0]), np.array([0.0, 2.0, 4.0]), 0), 0.5)
     assert found.relative_std_error == pytest.approx(np.std([1.0, 0.75], ddof=1))
     nowhere = resampled(Distribution(np.array([1.0, 2.0]), np.zeros(2), 0), 0.5)
-    assert np.isnan([nowhere.relative_std_error, nowhere.relative_lower, nowhere.relative_upper]).all()
+    assert np.isnan(
+        [nowhere.relative_std_error, nowhere.relative_percentile_ci_lower, nowhere.relative_percentile_ci_upper]
+    ).all()
     assert nowhere.std_error == pytest.approx(np.sqrt(0.5))
 
 
 def test_what_is_left_of_nothing_by_rounding_is_nothing() -> None:
     noise = 1e-16 * np.array([1.0, -2.0, 0.5, 1.5])
     found = resampled(Distribution(7.3 * noise, np.full(4, 7.3), 0), 0.95)
-    assert (found.std_error, found.lower, found.upper, found.p_value) == (0, 0, 0, 1)
+    assert (found.std_error, found.percentile_ci_lower, found.percentile_ci_upper, found.percentile_p_value) == (
+        0,
+        0,
+        0,
+        1,
+    )
     small = resampled(Distribution(1e-12 * noise, np.full(4, 1e-13), 0), 0.95)  # small, but so is the level
     assert small.std_error > 0
 
@@ -105,8 +114,11 @@ def test_one_sided_tests_invert_one_sided_intervals() -> None:
     below, above = Claim("less", 850.5), Claim("greater", -49.5)
     for claim, expected in ((below, 0.051), (above, 0.051), (Claim("within", 1000.0), 0.001), (DIFFERS, 0.2)):
         found = resampled(Distribution(effects, np.ones(999), 0), claim.coverage(0.949), claim)
-        assert found.p_value == pytest.approx(expected, abs=0.0025)
+        assert found.percentile_p_value == pytest.approx(expected, abs=0.0025)
     found = resampled(Distribution(effects, np.ones(999), 0), below.coverage(0.95), below)
-    assert (found.lower, found.upper) == (-np.inf, np.quantile(effects, 0.95, method="weibull"))
+    assert (found.percentile_ci_lower, found.percentile_ci_upper) == (
+        -np.inf,
+        np.quantile(effects, 0.95, method="weibull"),
+    )
     of_less = resampled(Distribution(effects, -np.ones(999), 0), below.coverage(0.95), below)
-    assert of_less.relative_upper == np.inf  # a share of a number below zero falls where the effect rises
+    assert of_less.relative_percentile_ci_upper == np.inf  # a share of a number below zero falls where the effect rises

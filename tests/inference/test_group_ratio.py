@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from foldaway.inference.sample_ratio import group_ratio
+from foldaway.inference.sample_ratio import SampleRatio, sample_ratio_of_groups
 
 PI = np.array([0.5, 0.3, 0.2])
+
+
+def group_ratio(records: Any, pi: Any) -> SampleRatio:
+    return sample_ratio_of_groups(records, dict(zip("abc", pi, strict=False)))
 
 
 def counts(seed: int, pi: Any = PI, units: int = 2000, busier: float = 1.0) -> Any:
@@ -34,6 +38,7 @@ def test_a_broken_ratio_and_a_busier_arm_are_found() -> None:
     broken = [group_ratio(counts(seed, np.array([0.5, 0.36, 0.14])), PI) for seed in range(20)]
     busier = [group_ratio(counts(seed, busier=1.6), PI) for seed in range(20)]
     for found in (*broken, *busier):
+        assert found.test == "groups"
         assert found.p_value is not None
         assert found.p_value < 0.01
 
@@ -47,7 +52,7 @@ def test_with_two_arms_it_is_a_t_test_of_the_groups() -> None:
 
 
 def test_few_groups_tell_nothing() -> None:
-    found = group_ratio(counts(1)[:, :6], PI)
-    assert found[:2] == (None, None)
-    assert "only 6 groups; it takes 7" in found.why
-    assert "do not vary" in group_ratio(np.ones((2, 16)), np.array([0.5, 0.5])).why
+    for few, pi in ((counts(1)[:, :6], PI), (np.ones((2, 16)), np.array([0.5, 0.5])), (np.ones((2, 16)), PI[:2])):
+        assert group_ratio(few, pi).test != "groups"
+    unequal = np.array([[3.0], [1.0]]) * np.ones((2, 16))
+    assert group_ratio(unequal, np.array([0.5, 0.5])).state == "open"

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import foldaway as fa
-from foldaway.inference.crossing import crossing
-from foldaway.inference.power import Aim, design_effect, single_look
+from foldaway.inference.power import Aim, crossing, design_effect, single_look
 from foldaway.planning.comparing import Asked, Comparing, Design
 
 PEERS: dict[str, list[dict[str, Any]]] = json.loads((Path(__file__).parents[1] / "data/power/peers.json").read_text())

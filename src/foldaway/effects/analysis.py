@@ -8,23 +8,22 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from msgspec.structs import replace
 
 from foldaway.effects import Effect, Effects
 from foldaway.effects.checks import Checks, assembled, left_out_notes, seen
-from foldaway.effects.effect import end, row_of, sentence, told
+from foldaway.effects.effect import end, row_of, told
 from foldaway.errors import EstimateError
 from foldaway.inference.anytime import Anytime
 from foldaway.inference.anytime_moments import anytime_of_moments
 from foldaway.inference.bootstrap import replicates_of, resampled, sum_variance
-from foldaway.inference.claim import Claim, claim_of
-from foldaway.inference.contrast import Answer, Contrast, Estimate, Question
+from foldaway.inference.claim import claim_of
+from foldaway.inference.contrast import Contrast, Estimate, Question
 from foldaway.inference.estimators import computation, distribution, estimator
 from foldaway.inference.estimators.difference import MeanDifference
 from foldaway.inference.few_units import FewUnits, too_few_units
 from foldaway.inference.fit import ClusterScores
 from foldaway.inference.intervals import critical
-from foldaway.inference.levels import ONE_CARRIES, ROUNDING, TOO_SMALL, UNBOUNDED, Relative, share_of
+from foldaway.inference.levels import ONE_CARRIES, ROUNDING, TOO_SMALL, ArmEffect, Relative, arm_effect, share_of
 from foldaway.inference.rounding import INFLATION, STEPS, coarse_p_value, round_count, to_steps, two_digits
 from foldaway.inference.sample_ratio import SampleRatio, sample_ratio, sample_ratio_of_records
 from foldaway.inference.strata import sample_ratio_of_strata
@@ -104,8 +103,8 @@ def _left_out(plan: Plan, arms: Sequence[ArmTally]) -> list[int]:
     if k == 1 or min(arm.n for arm in arms) < 2 * k:
         return []
     question = Question(arms, list(plan.arms.values()), 1, 0)
-    contrast = cast(Contrast, computation("regression").fitted(question))
-    return [column - len(arms) for column in contrast.fit.left_out if column >= len(arms)]
+    left_out = computation("regression").fitted(question).fit.left_out
+    return [column - len(arms) for column in left_out if column >= len(arms)]
 
 
 class _Asked(NamedTuple):
@@ -141,7 +140,7 @@ def _rows(asked: _Asked) -> list[Effect]:
     return [_row(asked, kind, each) for kind, each in zip(kinds, found, strict=True)]
 
 
-def _found(asked: _Asked, answer: Answer, point: Estimate, kind: str, carried: str) -> _Found:
+def _found(asked: _Asked, answer: Contrast, point: Estimate, kind: str, carried: str) -> _Found:
     if why := carried or _too_few(asked.plan, asked.question, kind, answer):
         return _Found(point, {}, why)
     try:
@@ -183,71 +182,49 @@ def _resampled(asked: _Asked, point: Estimate) -> _Found:
     few = FewUnits.of([question.arms[arm] for arm in (0, question.arm)])
     sample = resampled(distribution(name, question), few.expanded(claim.coverage(plan.confidence)), claim)
     errors = {name: getattr(sample, name) for name in ("std_error", "base_std_error", "covariance")}
-    more = {
-        "percentile_ci_lower": end(sample.lower),
-        "percentile_ci_upper": end(sample.upper),
-        "percentile_p_value": few.p_value(sample.p_value, claim.sides),
-        "relative_std_error": sample.relative_std_error,
-        "relative_percentile_ci_lower": end(sample.relative_lower),
-        "relative_percentile_ci_upper": end(sample.relative_upper),
-        "replicates": sample.used,
-        "replicates_left_out": sample.left_out,
-        "note": few.note,
-    }
+    others = {name: value for name, value in sample._asdict().items() if name not in errors}
+    more = {name: end(value) if "_ci_" in name else value for name, value in others.items()}
+    more |= {"percentile_p_value": few.p_value(sample.percentile_p_value, claim.sides), "note": few.note}
     return _Found(point._replace(df=few.df, **errors), more)
 
 
 def _row(asked: _Asked, kind: str, found: _Found) -> Effect:
     """A row; numbers that do not exist become None here."""
     plan, outcome, name, question, rounded = asked
-    point, more = found.estimate, found.more
+    exact, more = found.estimate, found.more
     arms, claim = question.arms, claim_of(plan, outcome)
     counts = [round_count(arm.n) if rounded else arm.n for arm in arms]
     write = partial(row_of, plan, outcome, question.arm, (name, kind), counts)
-    known = {
-        "estimate": told(point.estimate),
-        "control_level": told(point.base),
-        "odds_ratio_why": _NO_ODDS if outcome.LEVEL == "share" else None,
-    }
-    if why := found.why or _no_error(question, point, plan.confidence):
-        if rounded:  # without an error there is nothing to round to
-            known |= {"estimate": None, "control_level": None}
-        reason = sentence(why)
-        return write(Anytime(None, None, None, why), reliable=False, why=reason, relative_why=reason, **known)
-    tested = claim.tested(point.estimate, point.std_error, point.df, plan.confidence)
-    reach = critical(claim.coverage(plan.confidence), point.df)
-    units = (_units(arms), _fewest_units(question)) if is_clustered(kind) else None
-    return write(
-        anytime_of_moments(question, point, units, plan.confidence, plan.anytime_n, claim, rounded=rounded),
-        **known,
-        std_error=point.std_error,
-        statistic=told(tested.statistic),
-        df=point.df,
-        p_value=tested.p_value,
-        p_against=tested.p_against,
-        ci_lower=tested.lower,
-        ci_upper=tested.upper,
-        **_told_share(_relative(point, reach), reach, claim, point.base, more),
-        **{name: value for name, value in more.items() if not name.startswith("relative")},
+    if why := found.why or _no_error(question, exact, plan.confidence):
+        # To others, without an error there is nothing to round to.
+        known = (None, None) if rounded else (told(exact.estimate), told(exact.base))
+        return write(Anytime(why=why), ArmEffect(*known, reliable=False, why=why, odds_ratio_why=_NO_ODDS))
+    reach = critical(claim.coverage(plan.confidence), exact.df)
+    point = arm_effect(
+        exact.estimate, exact.base, exact.std_error, exact.df, _relative(exact, reach), plan.confidence, claim
     )
+    if point.relative is None:
+        more = {name: value for name, value in more.items() if not name.startswith("relative")}
+    elif "replicates" in more:  # by their spread
+        away = reach * more["relative_std_error"]
+        lower, upper = claim.opened(point.relative - away, point.relative + away, of=exact.base)
+        point = point._replace(relative_ci_lower=lower, relative_ci_upper=upper)
+    point = point._replace(
+        control_level=told(point.control_level),
+        statistic=told(point.statistic),
+        relative_ci_lower=end(point.relative_ci_lower),
+        relative_ci_upper=end(point.relative_ci_upper),
+        odds_ratio_why=_NO_ODDS,
+    )
+    units = None
+    if is_clustered(kind):  # of all arms, and of the smaller of those compared, whose scores are in the error
+        compared = (arms[0], arms[question.arm])
+        units = sum(_units(arm).clusters for arm in arms), min(_units(arm).scored for arm in compared)
+    anytime = anytime_of_moments(question, exact, units, plan.confidence, plan.anytime_n, claim, rounded=rounded)
+    return write(anytime, point, **more)
 
 
-def _told_share(relative: Relative, reach: float, claim: Claim, base: float, more: Mapping[str, Any]) -> dict[str, Any]:
-    """The effect as a share of the control's level; by the replicates where there are any."""
-    if not relative.bounded:
-        return {"relative_why": sentence(UNBOUNDED)}
-    value, error = float(relative.estimate), float(relative.std_error)
-    share = {"relative": value, "relative_std_error": error}
-    ends = float(relative.lower), float(relative.upper)
-    if "replicates" in more:
-        share |= {name: found for name, found in more.items() if name.startswith("relative")}
-        error = share["relative_std_error"]
-        ends = value - reach * error, value + reach * error
-    lower, upper = claim.opened(*ends, of=base)
-    return share | {"relative_ci_lower": end(lower), "relative_ci_upper": end(upper)}
-
-
-def _too_few(plan: Plan, question: Question, kind: str, answer: Answer) -> str:
+def _too_few(plan: Plan, question: Question, kind: str, answer: Contrast) -> str:
     """Why there are too few records or units for a kind of error; empty if there are enough."""
     arms = (0, question.arm)
     if is_clustered(kind) and answer.fit.covers(ERRORS[kind].tally):
@@ -313,13 +290,8 @@ def _counts(plan: Plan, arms: Sequence[ArmTally]) -> dict[str, int]:
     return {name: arm.n for name, arm in zip(plan.arms, arms, strict=True)}
 
 
-def _units(arms: Sequence[ArmTally]) -> int:
-    return sum(cast(ClusterScores, arm.tallies[UNITS]).clusters for arm in arms)
-
-
-def _fewest_units(question: Question) -> int:
-    """Those of the smaller of the arms that are compared, if their scores are in the error."""
-    return min(cast(ClusterScores, question.arms[arm].tallies[UNITS]).scored for arm in (0, question.arm))
+def _units(arm: ArmTally) -> ClusterScores:
+    return cast(ClusterScores, arm.tallies[UNITS])
 
 
 def _sample_ratio(plan: Plan, arms: Sequence[ArmTally]) -> SampleRatio:
@@ -328,16 +300,16 @@ def _sample_ratio(plan: Plan, arms: Sequence[ArmTally]) -> SampleRatio:
         ratio = sample_ratio_of_strata(plan, _counts_by_stratum(plan, arms))
         # Weights are not counts, and units may have several records: then only counts that fit say something.
         certain = plan.weight is None and (plan.unit is None or plan.one_record_per_unit)
-        return ratio if certain or ratio.ok else replace(ratio, statistic=None, p_value=None, test="none")
+        return ratio if certain else ratio.of_several()
     if all(UNITS in arm.tallies for arm in arms):
-        units = {name: _units([arm]) for name, arm in zip(plan.arms, arms, strict=True)}
+        units = {name: _units(arm).clusters for name, arm in zip(plan.arms, arms, strict=True)}
         return sample_ratio(units, plan.arms, "units")
     if plan.unit is None or plan.one_each:
         return sample_ratio(_counts(plan, arms), plan.arms, "records")
     replicates = min(map(replicates_of, arms))
     # The replicates' sums are of weights, whose shares need not be the plan's; and clusters were not randomised.
     if not replicates or plan.weight is not None or plan.cluster is not None:
-        return sample_ratio_of_records(_counts(plan, arms), plan.arms, None, 0)
+        return sample_ratio(_counts(plan, arms), plan.arms, "records").of_several()
     one = np.eye(len(plan.regressors))[0]
     squares = sum(sum_variance(arm, one) for arm in arms)
     return sample_ratio_of_records(_counts(plan, arms), plan.arms, squares, replicates)

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from foldaway.effects.correcting import with_correction
 from foldaway.effects.effect import Effect, sentence
 from foldaway.effects.effects import Effects
+from foldaway.effects.headline import with_correction
 from foldaway.inference.loss import Loss, loss_of
 from foldaway.inference.rounding import STEPS, coarse_p_value, round_count, to_steps
 from foldaway.inference.sample_ratio import SUSPICIOUS, SampleRatio

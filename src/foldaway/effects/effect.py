@@ -10,6 +10,7 @@ import msgspec
 
 from foldaway.inference.anytime import Anytime
 from foldaway.inference.claim import claim_of
+from foldaway.inference.levels import ArmEffect
 from foldaway.plan import Outcome, Plan
 
 
@@ -123,10 +124,22 @@ def sentence(reason: str) -> str | None:
 
 
 def row_of(
-    plan: Plan, outcome: Outcome, arm: int, by: tuple[str, str], counts: Sequence[int], anytime: Anytime, **more: Any
+    plan: Plan,
+    outcome: Outcome,
+    arm: int,
+    by: tuple[str, str],
+    counts: Sequence[int],
+    anytime: Anytime,
+    point: ArmEffect,
+    **more: Any,
 ) -> Effect:
-    """A row: who is compared, by which estimator and kind of error, what is tested, and the interval at any time."""
+    """A row: who is compared, by which estimator and kind of error, what is tested and found, once and at any time."""
     claim = claim_of(plan, outcome)
+    reasons = {
+        "why": sentence(point.why),
+        "relative_why": sentence(point.relative_why or point.why),
+        "odds_ratio_why": sentence(point.odds_ratio_why or point.why) if outcome.LEVEL == "share" else None,
+    }
     return Effect(
         outcome=outcome.name,
         arm=list(plan.arms)[arm],
@@ -143,5 +156,5 @@ def row_of(
         anytime_p_value=anytime.p_value,
         anytime_p_against=anytime.p_against,
         anytime_why=sentence(anytime.why),
-        **more,
+        **{**point._asdict(), **reasons, **more},
     )

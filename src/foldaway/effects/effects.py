@@ -48,6 +48,14 @@ _LOOKS = (
     "of the effect if you look more than once."
 )
 
+# What is of a kind of its own in JSON.
+_KINDS = {
+    "sample_ratio": SampleRatio,
+    "losses": list[Loss],
+    "segments": list[BySegment],
+    "joint": dict[str, JointTest],
+}
+
 
 class Effects(Findings):
     """The effects of a trial, with the checks that say whether to trust them."""
@@ -155,14 +163,12 @@ class Effects(Findings):
             del about[follows]
         rows = [Effect(**_infinite(row)) for row in about.pop("effects")]
         faults = [Fault(**fault) for fault in about.pop("faults")]
-        ratio = msgspec.convert(about.pop("sample_ratio"), SampleRatio)
-        segments = [{**each, "effects": list(map(_infinite, each["effects"]))} for each in about["segments"]]
-        about["segments"] = msgspec.convert(segments, list[BySegment])
-        joint = {name: {**test, "df_error": test["df_error"] or math.inf} for name, test in about["joint"].items()}
-        about["joint"] = msgspec.convert(joint, dict[str, JointTest])
-        losses = msgspec.convert(about.pop("losses"), list[Loss])
-        plan = Plan(**about.pop("plan"))
-        return cls(rows, faults=faults, losses=losses, sample_ratio=ratio, plan=plan, **about)
+        for each in about["segments"]:
+            each["effects"] = list(map(_infinite, each["effects"]))
+        for test in about["joint"].values():
+            test["df_error"] = test["df_error"] or math.inf
+        about |= {name: msgspec.convert(about[name], kind) for name, kind in _KINDS.items()}
+        return cls(rows, faults=faults, plan=Plan(**about.pop("plan")), **about)
 
     def __str__(self) -> str:
         return self.to_string()

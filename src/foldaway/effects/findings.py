@@ -98,17 +98,14 @@ class Findings(Sequence[Effect]):
 
     def _possible(self, field: str) -> list[str]:
         """The values that the plan allows for a field, whether one of these rows has them or not."""
-        match field:
-            case "outcome":
-                return [outcome.name for outcome in self.plan.outcomes]
-            case "arm" | "control":
-                return list(self.plan.arms)
-            case "estimator":
-                return estimators_of(self.plan)
-            case "se_kind":
-                return errors_of(self.plan)
-            case _:
-                return []
+        possible = {
+            "outcome": [outcome.name for outcome in self.plan.outcomes],
+            "arm": list(self.plan.arms),
+            "control": list(self.plan.arms),
+            "estimator": estimators_of(self.plan),
+            "se_kind": errors_of(self.plan),
+        }
+        return possible.get(field, [])
 
     def heading(self, outcome: str) -> str:
         """What people read in place of an outcome's name."""

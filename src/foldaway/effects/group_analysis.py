@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from foldaway.effects.analysis import CARRIED, CONSTANT, EXPLAINED, OUTCOME_TOO_SMALL
 from foldaway.effects.checks import Checks, assembled, left_out_notes
-from foldaway.effects.effect import Effect, row_of, sentence
+from foldaway.effects.effect import Effect, row_of
 from foldaway.effects.effects import Effects
 from foldaway.effects.headline import comparisons
 from foldaway.effects.released import coarse, drowned, noisier, release_notes, widening
@@ -40,12 +40,7 @@ from foldaway.inference.loss import Loss, loss_of
 from foldaway.inference.reading import Source, levels_of
 from foldaway.inference.reading.compliers import complier_effect
 from foldaway.inference.rounding import round_count, rounded_levels, two_digits
-from foldaway.inference.sample_ratio import (
-    SampleRatio,
-    sample_ratio,
-    sample_ratio_of_groups,
-    sample_ratio_with_noise,
-)
+from foldaway.inference.sample_ratio import SampleRatio, sample_ratio, sample_ratio_of_groups, sample_ratio_with_noise
 from foldaway.inference.strata import sample_ratio_of_strata, sample_ratio_of_weights
 from foldaway.numerics.block import Floats
 from foldaway.plan import Outcome, Plan
@@ -60,8 +55,8 @@ from foldaway.tallies.sums import Sums
 # Next to the spread of all arms together, what products in one frame leave of an arm's own if it has none.
 _IN_ONE_FRAME = 1e-6
 
-# What a row takes over from `ArmEffect` as it is.
-_AS_IT_IS = set(ArmEffect._fields) & set(Effect.__struct_fields__) - {"why", "relative_why", "odds_ratio"}
+# An estimator and a kind of error.
+By = tuple[str, str]
 
 
 def effects_of_groups(
@@ -145,9 +140,6 @@ def _losses(tallies: Grouped, sums: Sums) -> Iterator[Loss]:
             yield loss_of(outcome.name, list(plan.arms), sums.records - sums.counts(place), sums.records, of)
 
 
-K = TypeVar("K", bound=Hashable)
-
-
 class Reading(NamedTuple):
     """What effects are read from.
 
@@ -186,19 +178,20 @@ class Reading(NamedTuple):
     def anytime(self, estimator: str, kind: str, outcome: Outcome, arm: int, shown: Levels) -> Anytime:
         """The interval at any time, beside the levels that are shown."""
         if self.tallies.released:
-            return Anytime(None, None, None, "a release is published once, so there is only one look at it.")
+            return Anytime(why="a release is published once, so there is only one look at it.")
         if self.first_order:
-            return Anytime(None, None, None, UNKNOWN_EVIDENCE)
+            return Anytime(why=UNKNOWN_EVIDENCE)
         if ESTIMATORS[estimator].of_effects:
-            return Anytime(None, None, None, "there is no any-time interval for a ratio of two effects.")
+            return Anytime(why="there is no any-time interval for a ratio of two effects.")
         if outcome.LEVEL not in ("mean", "share"):
-            return Anytime(None, None, None, f"there is no any-time interval for {outcome.LEVEL}s, only for means.")
+            return Anytime(why=f"there is no any-time interval for {outcome.LEVEL}s, only for means.")
         plan = self.plan
-        evidence = evidence_of(self.plain, plan.places(outcome)[0], arm)
+        evidence = float(evidence_of(self.plain, plan.places(outcome)[0], np.array([0, arm])))
         # What levels have in common would count as theirs where the arms' variances are pooled.
         levels = self.levels(estimator, kind, outcome, recentred=False)
         if self.rounded:  # the difference of levels is the same whether these are recentred or not
-            levels = self.rounded_levels({kind: levels}, outcome, estimator)[kind]._replace(value=shown.value)
+            by = estimator, kind
+            levels = self.rounded_levels({by: levels}, outcome, estimator)[by]._replace(value=shown.value)
         return anytime_effect(levels, arm, evidence, plan.confidence, plan.anytime_n, claim_of(plan, outcome))
 
     def counts(self, outcome: Outcome) -> list[int]:
@@ -220,7 +213,7 @@ class Reading(NamedTuple):
         units, least = units_of(plan, self.present(outcome)), plan.privacy.smallest_cell
         return f"fewer than {least} units of an arm have this outcome." if min(units[0], units[arm]) < least else ""
 
-    def rounded_levels(self, kinds: Mapping[K, Levels], outcome: Outcome, estimator: str) -> dict[K, Levels]:
+    def rounded_levels(self, kinds: Mapping[By, Levels], outcome: Outcome, estimator: str) -> dict[By, Levels]:
         """An estimator's levels as they are told: the coarser, the fewer carry the outcome."""
         plan = self.plan
         if outcome.bins is not None:  # a quantile is told where enough lie beyond it: no few carry it
@@ -328,12 +321,12 @@ def rows_of(reading: Reading, outcome: Outcome) -> list[Effect]:
     ]
 
 
-def _levels(reading: Reading, outcome: Outcome) -> dict[tuple[str, str], Levels | str]:
+def _levels(reading: Reading, outcome: Outcome) -> dict[By, Levels | str]:
     """By estimator and kind of error, the arms' levels as rows are read from them, or why there are none."""
     plan = reading.plan
     names = estimators_of(plan, outcome)
-    levels: dict[tuple[str, str], Levels] = {}
-    found: dict[tuple[str, str], Levels | str] = {(name, kind): "" for name in names for kind in errors_of(plan, name)}
+    levels: dict[By, Levels] = {}
+    found: dict[By, Levels | str] = {(name, kind): "" for name in names for kind in errors_of(plan, name)}
     for each in found:
         if not sum(reading.tallies.counts):
             found[each] = "there are no records yet."
@@ -353,30 +346,28 @@ def _row(reading: Reading, outcome: Outcome, arm: int, estimator: str, kind: str
     """A row, from levels or from the reason why there are none."""
     plan = reading.plan
     counts = [round_count(n) if reading.rounded else n for n in reading.counts(outcome)]
-    anytime, first_stage, claim = Anytime(None, None, None), None, claim_of(plan, outcome)
     levels = reading.too_few(outcome, arm) or levels
     if isinstance(levels, str):
-        point = ArmEffect(None, None, reliable=False, why=levels)
+        point, first_stage = ArmEffect(reliable=False, why=levels), None
     else:
-        if ESTIMATORS[estimator].of_effects:
-            point, first_stage = complier_effect(levels, arm, plan.confidence, claim)
-        else:
-            point = (share_effect_of if outcome.LEVEL == "share" else effect_of)(levels, arm, plan.confidence, claim)
+        compared = share_effect_of if outcome.LEVEL == "share" else effect_of
+        compared = complier_effect if ESTIMATORS[estimator].of_effects else compared
+        point = compared(levels, arm, plan.confidence, claim_of(plan, outcome))
+        first_stage = point.first_stage
         if why := drowned(plan, [counts[0], counts[arm]]):
-            point = ArmEffect(None, None, reliable=False, why=why)
+            point = ArmEffect(reliable=False, why=why)
         elif why := reading.no_error(outcome, arm, estimator):
-            point = ArmEffect(point.estimate, point.base, reliable=False, why=why)
-        anytime = reading.anytime(estimator, kind, outcome, arm, levels)
+            point = ArmEffect(point.estimate, point.control_level, reliable=False, why=why)
     untold = reading.rounded and not math.isfinite(point.estimate or 0.0)  # an arm without spread has no steps
     if point.reliable and (untold or not (point.std_error and math.isfinite(point.std_error))):
-        point = ArmEffect(point.estimate, point.base, reliable=False, why=CONSTANT, relative=point.relative)
+        point = ArmEffect(point.estimate, point.control_level, reliable=False, why=CONSTANT, relative=point.relative)
     elif point.reliable and reading.is_rounding(outcome, estimator, point.std_error):
-        point = ArmEffect(point.estimate, point.base, reliable=False, why=EXPLAINED)
+        point = ArmEffect(point.estimate, point.control_level, reliable=False, why=EXPLAINED)
     if reading.rounded and not point.reliable:  # without an error there is nothing to round to
-        point = ArmEffect(None, None, reliable=False, why=point.why)
-    if not point.reliable:
-        anytime = Anytime(None, None, None, point.why)
-    odds = point.odds_ratio
+        point = ArmEffect(reliable=False, why=point.why)
+    anytime = Anytime(why=point.why)
+    if point.reliable and not isinstance(levels, str):
+        anytime = reading.anytime(estimator, kind, outcome, arm, levels)
     return row_of(
         plan,
         outcome,
@@ -384,20 +375,13 @@ def _row(reading: Reading, outcome: Outcome, arm: int, estimator: str, kind: str
         (estimator, kind),
         counts,
         anytime,
-        **{name: getattr(point, name) for name in _AS_IT_IS},
-        control_level=point.base,
+        point,
         first_stage=float(two_digits(first_stage)) if first_stage and reading.rounded else first_stage,
-        why=sentence(point.why),
-        relative_why=sentence(point.relative_why or point.why),
-        odds_ratio=odds.estimate if odds else None,
-        odds_ratio_ci_lower=odds.lower if odds else None,
-        odds_ratio_ci_upper=odds.upper if odds else None,
-        odds_ratio_why=sentence(point.odds_why or point.why) if outcome.LEVEL == "share" else None,
         **_spending(reading, outcome, arm, (estimator, kind), point),
     )
 
 
-def _spending(reading: Reading, outcome: Outcome, arm: int, by: tuple[str, str], point: ArmEffect) -> dict[str, Any]:
+def _spending(reading: Reading, outcome: Outcome, arm: int, by: By, point: ArmEffect) -> dict[str, Any]:
     """What a row of a release says about it; nothing in any other row."""
     plan = reading.plan
     if plan.release is None:

@@ -1,19 +1,31 @@
-"""Which of a comparison's effects the report leads with.
+"""Comparisons of arms: which of its effects each leads with, and the correction that the plan names for several.
 
 The choice depends on the plan and on the arms' counts, never on what was found: choosing by result would bias it.
+
+A family is all comparisons of the plan, outcomes by arms, also those that cannot be told yet: how many there are must
+not depend on the data. Guardrails are not in it. All of them have to hold at once, and a claim that needs every one of
+its tests is right as often as each of them (the intersection-union test, Berger 1982).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
+
+import msgspec
 
 from foldaway.effects.effect import Effect
 from foldaway.effects.findings import Findings
+from foldaway.inference.intervals import corrected
 from foldaway.plan.vocabulary import BOOTSTRAP, DIFFERENCE, ERRORS, ESTIMATORS, MODES, best
 
 # Records of the smaller arm for each of its coefficients, below which arms are not adjusted each on its own.
 _ENOUGH = 20
+
+_CORRECTED = {"p_value": "p_adjusted", "anytime_p_value": "anytime_p_adjusted"}
+
+F = TypeVar("F", bound=Findings)
 
 
 class Comparison(NamedTuple):
@@ -87,15 +99,41 @@ def _leading(effects: Findings, there: Sequence[str]) -> str:
 def why(effects: Findings, lead: Effect) -> str:
     """Why this estimator leads, in one sentence."""
     plan = effects.plan
+    if plan.estimators and plan.estimators[0] == lead.estimator:
+        return "the plan names it first."
     if plan.estimators:
-        first = plan.estimators[0] == lead.estimator
-        return (
-            "the plan names it first."
-            if first
-            else "the estimators that the plan names before it could not be computed."
-        )
+        return "the estimators that the plan names before it could not be computed."
     if plan.strata is not None and lead.estimator == DIFFERENCE:
         return "it compares the arms within strata."
     if plan.covariates and not ESTIMATORS[lead.estimator].adjusts:
         return "the estimators that adjust for the covariates could not be computed."
     return ESTIMATORS[lead.estimator].because
+
+
+def family(effects: Findings) -> list[Comparison]:
+    """The comparisons that are corrected together."""
+    return [each for each in comparisons(effects) if not effects.plan.outcome(each.outcome).guardrail]
+
+
+def with_correction(effects: F) -> F:
+    """The same with adjusted p-values, for each estimator and kind of error apart.
+
+    A comparison that does not have the estimator or the kind is represented by the row that it leads with.
+    """
+    together = family(effects)
+    found: dict[int, dict[str, float | None]] = {}
+    for kind in dict.fromkeys(map(_kind, effects)):
+        for field, adjusted in _CORRECTED.items():
+            members = [
+                next((row for row in each.rows if _kind(row) == kind and getattr(row, field) is not None), each.lead)
+                for each in together
+            ]
+            values = corrected([getattr(row, field) for row in members], effects.plan.correction)
+            for row, value in zip(members, values, strict=True):
+                if _kind(row) == kind:
+                    found.setdefault(id(row), {})[adjusted] = value
+    return replace(effects, rows=[msgspec.structs.replace(row, **found.get(id(row), {})) for row in effects])
+
+
+def _kind(row: Effect) -> tuple[str, str]:
+    return row.estimator, row.se_kind

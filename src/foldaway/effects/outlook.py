@@ -14,10 +14,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from foldaway.effects.correcting import family
 from foldaway.effects.effect import Effect
 from foldaway.effects.findings import Findings
-from foldaway.effects.headline import Comparison, comparisons
+from foldaway.effects.headline import Comparison, comparisons, family
 from foldaway.effects.numbers import in_lines, percent_text
 from foldaway.errors import EstimateError, many
 from foldaway.inference.anytime import anytime_reach
@@ -164,19 +163,14 @@ def _ahead(
 ) -> Ahead:
     """One row."""
     lead, now = comparison.lead, sum(effects.counts.values())
+    row = Ahead(outcome=lead.outcome, arm=lead.arm, control=lead.control)
     interval = _interval(effects, lead, now, sequential)
     if interval is None:
-        why = lead.why or (lead.anytime_why if sequential else None)
-        return Ahead(outcome=lead.outcome, arm=lead.arm, control=lead.control, why=why)
+        return msgspec.structs.replace(row, why=lead.why or (lead.anytime_why if sequential else None))
     found = interval.smallest(by, power)
-    enough = None
-    if width is not None:
-        limit = width
-        enough = smallest(lambda n: 2 * interval.reach(n) <= limit, now, _MOST, 1e-6)
-    return Ahead(
-        outcome=lead.outcome,
-        arm=lead.arm,
-        control=lead.control,
+    enough = None if width is None else smallest(lambda n: 2 * interval.reach(n) <= width, now, _MOST, 1e-6)
+    return msgspec.structs.replace(
+        row,
         width=2 * interval.reach(now),
         smallest=found,
         relative=found / lead.control_level if lead.control_level is not None and lead.control_level > 0 else None,
@@ -233,7 +227,8 @@ def _interval(effects: Findings, lead: Effect, now: float, sequential: bool) -> 
         return None
     plan = effects.plan
     asked = claim_of(plan, plan.outcome(lead.outcome)).alternative
-    together = _family(effects, lead)
+    corrected = plan.correction != "none" and not plan.outcome(lead.outcome).guardrail
+    together = len(family(effects)) if corrected else 1
     if not sequential:
         return _Interval(lead.std_error, now, effects.confidence, lead.df, None, asked, together)
     ends = (lead.anytime_ci_lower, lead.anytime_ci_upper)
@@ -243,11 +238,3 @@ def _interval(effects: Findings, lead: Effect, now: float, sequential: bool) -> 
     df, tightest = lead.df if ERRORS[lead.se_kind].clusters else math.inf, plan.anytime_n
     told = _Interval(1.0, now, effects.confidence, df, tightest, asked, together)
     return replace(told, error=reaches[0] / told.reach(now))
-
-
-def _family(effects: Findings, lead: Effect) -> int:
-    """How many comparisons are corrected together with this one."""
-    plan = effects.plan
-    if plan.correction == "none" or plan.outcome(lead.outcome).guardrail:
-        return 1
-    return len(family(effects))

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from foldaway.effects.correcting import family
-from foldaway.effects.effect import Effect
 from foldaway.effects.findings import Findings
-from foldaway.effects.headline import comparisons
+from foldaway.effects.headline import comparisons, family
 from foldaway.effects.numbers import interval_text, signed
 from foldaway.effects.verdict import NONE, UNDECIDED, Verdict, verdicts_of
 from foldaway.errors import many
@@ -39,14 +37,13 @@ class Line(NamedTuple):
 def lines_of(effects: Findings, *, short: bool = False) -> list[Line]:
     """The lines of a scorecard; short ones have large numbers in thousands, millions and so on."""
     leads = [each.lead for each in comparisons(effects)]
-    judged = zip(verdicts_of(effects), leads, strict=True)
-    return [_line(effects.heading(row.outcome), said, row, short) for said, row in judged]
-
-
-def _line(heading: str, said: Verdict, row: Effect, short: bool) -> Line:
-    text = partial(compact, digits=3) if short else partial(number, places=places_for([row.std_error]))
-    control, level, effect = map(text, (said.control_level, said.level, said.estimate))
-    return Line(said, heading, control, level, signed(effect), interval_text(said.ci_lower, said.ci_upper, text=text))
+    lines = []
+    for said, row in zip(verdicts_of(effects), leads, strict=True):
+        text = partial(compact, digits=3) if short else partial(number, places=places_for([row.std_error]))
+        control, level, effect = map(text, (said.control_level, said.level, said.estimate))
+        interval = interval_text(said.ci_lower, said.ci_upper, text=text)
+        lines.append(Line(said, effects.heading(row.outcome), control, level, signed(effect), interval))
+    return lines
 
 
 def scorecard(effects: Findings, *, short: bool = False) -> tuple[list[str], list[list[str]]]:
@@ -107,9 +104,7 @@ def as_text(effects: Findings, width: int) -> str:
 
 def explanations(effects: Findings) -> list[str]:
     """What a reader of the verdicts should know, each in a sentence or two."""
-    lines = lines_of(effects)
-    said = [line.verdict for line in lines]
-    found = []
+    said, found = verdicts_of(effects), []
     if any(each.decided and not each.holds for each in said):
         found.append(
             "“One look” means that the verdict holds only if this is the only time that you look at the results. All "
@@ -117,10 +112,14 @@ def explanations(effects: Findings) -> list[str]:
         )
     found += _waiting(said, final=effects.final)
     found += [each.lead.note for each in comparisons(effects) if each.lead.note]
-    tested = [each for each in comparisons(effects) if each.lead.p_adjusted is not None]
+    tested = [row for row in (each.lead for each in comparisons(effects)) if row.p_adjusted is not None]
     if tested:
         name = {"holm": "Holm", "benjamini-hochberg": "Benjamini and Hochberg"}[effects.plan.correction]
-        alone = any(_alone(each.lead, 1 - effects.confidence) for each in tested)
+        # Whether one would be decided if there were no others.
+        alpha = 1 - effects.confidence
+        alone = any(
+            (row.p_value or 0.0) < alpha <= (row.p_adjusted or 0.0) for row in tested if row.p_value is not None
+        )
         enough = ", so an interval that leaves out zero is not enough" if alone else ""
         found.append(f"The verdicts allow for {len(family(effects))} comparisons ({name}){enough}.")
     if any(each.question == "alike" for each in said):
@@ -129,11 +128,6 @@ def explanations(effects: Findings) -> list[str]:
             f"Whether arms are alike is decided by the {two_tests} interval, which is shown for that question."
         )
     return list(dict.fromkeys(found))
-
-
-def _alone(row: Effect, alpha: float) -> bool:
-    """Whether a row would be decided if there were no others."""
-    return row.p_value is not None and row.p_adjusted is not None and row.p_value < alpha <= row.p_adjusted
 
 
 def _waiting(said: Sequence[Verdict], *, final: bool) -> list[str]:

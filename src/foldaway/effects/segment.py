@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -84,12 +84,12 @@ def in_short(segments: Sequence[BySegment], headings: Sequence[str]) -> list[str
     columns: dict[str, dict[str, bool | None]] = {}
     for each, heading in zip(segments, headings, strict=True):
         columns.setdefault(each.column, {})[f"{heading}, {each.arm}"] = each.differs
-    return [_in_short(column, tests) for column, tests in columns.items()]
-
-
-def _in_short(column: str, tests: Mapping[str, bool | None]) -> str:
-    if all(differs is None for differs in tests.values()):
-        return f"By {column}: too few levels have an effect to tell whether they differ."
-    if differ := [name for name, differs in tests.items() if differs]:
-        return f"By {column}: effects differ between levels for {'; '.join(differ)}."
-    return f"By {column}: there is no sign that effects differ between levels."
+    said = []
+    for column, tests in columns.items():
+        found = "there is no sign that effects differ between levels."
+        if differ := [name for name, differs in tests.items() if differs]:
+            found = f"effects differ between levels for {'; '.join(differ)}."
+        elif all(differs is None for differs in tests.values()):
+            found = "too few levels have an effect to tell whether they differ."
+        said.append(f"By {column}: {found}")
+    return said

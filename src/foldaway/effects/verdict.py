@@ -23,6 +23,7 @@ Word = Literal["better", "worse", "higher", "lower", "not worse", "alike", "not 
 
 UNDECIDED: Word = "not decided yet"
 NONE: Word = "no verdict"
+_OPEN = (UNDECIDED, NONE)
 
 # An effect closer than so many standard errors to what it is compared with may lie on either side of it, and says
 # nothing of when that will be clear.
@@ -86,7 +87,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def decided(self) -> bool:
         """Whether it is, at a single look."""
-        return _decided(self.verdict)
+        return self.verdict not in _OPEN
 
     @property
     def holds(self) -> bool:
@@ -140,14 +141,10 @@ def _verdict(effects: Findings, comparison: Comparison, once: float | None, ever
     )
 
 
-def _decided(word: Word) -> bool:
-    return word not in (UNDECIDED, NONE)
-
-
 def _words(once: Word, ever: Word, *, final: bool) -> str:
     if final and once == UNDECIDED:
         return once.removesuffix(" yet")
-    return once if once == ever or not _decided(once) else f"{once}, one look"
+    return once if once == ever or once in _OPEN else f"{once}, one look"
 
 
 def doubt_of(effects: Findings, outcome: str) -> str | None:
@@ -193,7 +190,10 @@ def _more(
     """
     if UNDECIDED not in said or row.estimate is None or not row.std_error or row.epsilon is not None:
         return None
-    distance = _distance(row)
+    # How far the estimate lies on the side that is to be shown.
+    sides = {"greater": row.estimate - row.threshold, "less": row.threshold - row.estimate}
+    sides["within"] = row.threshold - abs(row.estimate)
+    distance = sides.get(row.alternative, abs(row.estimate))
     if distance < _TELLING * row.std_error:
         return None
     ends = (row.anytime_ci_lower, row.anytime_ci_upper)
@@ -202,24 +202,9 @@ def _more(
         further = 2 * math.log(at_any_time / row.anytime_p_value) * row.std_error**2
         times = (reaches[0] ** 2 + further) / distance**2
     elif said[0] == UNDECIDED and row.df is not None and row.p_value and p:
-        sides = 2 if row.alternative == "two-sided" else 1
-        level = (1 - confidence) * row.p_value / p * 2 / sides
+        level = (1 - confidence) * row.p_value / p * 2 / (2 if row.alternative == "two-sided" else 1)
         times = (critical(1 - min(level, 1.0), row.df) * row.std_error / distance) ** 2
     else:
         return None
     more = (row.n or 0) * (times - 1)
     return int(two_digits(more)) if math.isfinite(more) and more >= 1 else None
-
-
-def _distance(row: Effect) -> float:
-    """How far the estimate lies on the side that is to be shown."""
-    estimate, threshold = row.estimate or 0.0, row.threshold
-    match row.alternative:
-        case "greater":
-            return estimate - threshold
-        case "less":
-            return threshold - estimate
-        case "within":
-            return threshold - abs(estimate)
-        case _:
-            return abs(estimate)

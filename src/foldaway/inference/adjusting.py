@@ -32,11 +32,7 @@ TOLD_DIGITS = 3
 class Start(NamedTuple):
     """The outcome of a fit: a predictor for later records, the slopes without each group, or why there are none.
 
-    Attributes:
-        predictor: For later records; None if there is no adjustment.
-        without: Slopes fitted without each group: groups by outcomes by columns; None if it was fitted elsewhere, or
-            there is no adjustment.
-        why: Why there is no adjustment; empty if there is.
+    Slopes are groups by outcomes by columns; None if they were fitted elsewhere, or there is no adjustment.
     """
 
     predictor: Predictor | None
@@ -65,9 +61,7 @@ def too_few(moments: GroupMoments) -> str:
 def fit_starts(cases: CompleteCases, plan: Plan | None = None) -> Start:
     """Coefficients for all values, each set's from the records that have it; means from those of the largest set.
 
-    Args:
-        cases: The moments of complete cases.
-        plan: If the coefficients leave memory, the plan: they are then told as it allows.
+    If the coefficients leave memory, they are told as the plan allows.
     """
     starts = [
         fit_start(part, rare=None if plan is None else rare_columns(plan, part), told=plan is not None)
@@ -119,7 +113,7 @@ def fit_start(moments: GroupMoments, *, rare: NDArray[np.intp] | None = None, to
     center = everyone[0] @ frame.F[:, 1:k] / everyone[0, 0]
     if told:
         slopes = significant(slopes, TOLD_DIGITS)
-        center = _coarse(center, _deviations(everyone, frame.F, k))
+        center = _coarse(center, everyone, frame.F[:, 1:k])
     return Start(Predictor(center, slopes[0]), slopes[1:])
 
 
@@ -137,16 +131,11 @@ def significant(values: Floats, digits: int) -> Floats:
     )
 
 
-def _deviations(everyone: Floats, F: Floats, k: int) -> Floats:
-    """The covariates' standard deviations."""
-    centred = everyone - np.outer(everyone[0], everyone[0]) / everyone[0, 0]
-    variances = np.einsum("ij,ik,kj->j", F[:, 1:k], centred, F[:, 1:k]) / everyone[0, 0]
-    deviations: Floats = np.sqrt(np.maximum(variances, 0))
-    return deviations
-
-
-def _coarse(center: Floats, deviation: Floats) -> Floats:
+def _coarse(center: Floats, everyone: Floats, F: Floats) -> Floats:
     """The means to a tenth of their standard deviation or so: where ỹ is centred is of no account."""
+    centred = everyone - np.outer(everyone[0], everyone[0]) / everyone[0, 0]
+    variances = np.einsum("ij,ik,kj->j", F, centred, F) / everyone[0, 0]
+    deviation = np.sqrt(np.maximum(variances, 0))
     with np.errstate(divide="ignore"):
         grid = np.where(deviation > 0, 10.0 ** (np.floor(np.log10(deviation)) - 1), 1.0)
     return np.where(deviation > 0, np.round(center / grid) * grid, center)

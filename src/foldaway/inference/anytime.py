@@ -21,6 +21,7 @@ whether an effect lies within a margin.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -58,11 +59,11 @@ _FAR = 1e100
 class Anytime(NamedTuple):
     """An interval and a p-value that hold at all times at once; None, and `why`, while there is none."""
 
-    lower: float | None
-    upper: float | None
-    p_value: float | None
-    why: str = ""
+    lower: float | None = None
+    upper: float | None = None
+    p_value: float | None = None
     p_against: float | None = None
+    why: str = ""
 
 
 def anytime_reach(
@@ -70,12 +71,7 @@ def anytime_reach(
 ) -> Floats:
     """How many standard errors the interval reaches to each side after n observations.
 
-    Args:
-        n: Observations so far.
-        confidence: Of the interval at all times at once.
-        tightest_at: The n at which it is to be tightest, fixed beforehand.
-        df: The degrees of freedom of the error.
-        one_sided: Whether it is to hold for one side alone.
+    At which n it is to be tightest is fixed beforehand. One-sided, it is to hold for one side alone.
 
     Example:
         >>> [round(float(anytime_reach(np.array(10_000), 0.95, 10_000, df)), 2) for df in (math.inf, 254, 30)]
@@ -137,32 +133,30 @@ def _half(threshold: Floats) -> Floats:
     return np.asarray(w)
 
 
-def anytime_variance(levels: Levels, arm: int, control: int = 0) -> Floats:
+def anytime_variance(levels: Levels, arm: int) -> Floats:
     """The larger of the effect's variance and the one it has if both arms vary alike.
 
     If σ² is the variance per record, an arm's level has σ²/n_a. The pooled σ² is the mean of n_a V_a over the records
     of both arms; clustering is in V_a, and so in σ².
     """
-    ours, theirs = levels.covariance[..., arm, arm], levels.covariance[..., control, control]
+    ours, theirs = levels.covariance[..., arm, arm], levels.covariance[..., 0, 0]
     if levels.groups is None:  # noise that both levels have in common is none of the effect's
-        shared = np.clip(levels.covariance[..., arm, control], 0, np.minimum(ours, theirs))
+        shared = np.clip(levels.covariance[..., arm, 0], 0, np.minimum(ours, theirs))
         ours, theirs = ours - shared, theirs - shared
-    n, m = levels.n[..., arm], levels.n[..., control]
+    n, m = levels.n[..., arm], levels.n[..., 0]
     per_record = over(n**2 * ours + m**2 * theirs, n + m)
     pooled = over(per_record * (n + m), n * m)
-    larger: Floats = np.maximum(difference_of(levels, arm, control).variance, pooled)
+    larger: Floats = np.maximum(difference_of(levels, arm).variance, pooled)
     return larger
 
 
-class Weights(NamedTuple):
-    """What `evidence` needs to know of records with weights: Σw, Σw² and Σw²v."""
-
-    weight: Floats
-    mass: Floats
-    first: Floats
-
-
-def evidence(n: Floats, total: Floats, absolute: Floats, squares: Floats, weights: Weights | None = None) -> Floats:
+def evidence(
+    n: Floats,
+    total: Floats,
+    absolute: Floats,
+    squares: Floats,
+    weights: tuple[Floats, Floats, Floats] | None = None,
+) -> Floats:
     """min(n_a) · (Σ|v|)² / (n Σv²) over the two arms on the last axis.
 
     For a 0/1 outcome the rarer of its two values counts, so that churn and retention are judged alike.
@@ -172,7 +166,7 @@ def evidence(n: Floats, total: Floats, absolute: Floats, squares: Floats, weight
         total: Σv, or Σwv.
         absolute: Σ|v|, or Σw|v|.
         squares: Σv², or Σw²v².
-        weights: What else there is of weights.
+        weights: Of records with weights, Σw, Σw² and Σw²v.
 
     Example:
         >>> n, ones = np.array([900.0, 100.0]), np.array([18.0, 2.0])
@@ -180,7 +174,7 @@ def evidence(n: Floats, total: Floats, absolute: Floats, squares: Floats, weight
         (2.0, 2.0)
     """
     everyone = n.sum(axis=-1)
-    weight, mass, first = (each.sum(axis=-1) for each in weights or Weights(n, n, total))
+    weight, mass, first = (each.sum(axis=-1) for each in weights or (n, n, total))
     ones, size, second = total.sum(axis=-1), absolute.sum(axis=-1), squares.sum(axis=-1)
     binary = (np.abs(first - second) <= _ROUNDING * second) & (np.abs(size - ones) <= _ROUNDING * size)
     zeros = np.maximum(mass - first, 0)
@@ -199,7 +193,7 @@ def carriers_of(sums: Sums, outcome: int) -> Floats:
     """
     total = sums.totals(outcome)
     # Half of two arms that are alike: `evidence` has the rule for 0/1 outcomes.
-    records = _evidence(sums, outcome, np.repeat(np.arange(len(total))[:, None], 2, axis=1))
+    records = evidence_of(sums, outcome, np.repeat(np.arange(len(total))[:, None], 2, axis=1))
     if total.shape[1] == 1:
         return records
     by_group = np.nan_to_num(over(np.abs(total).sum(axis=1) ** 2, (total**2).sum(axis=1)))
@@ -215,54 +209,33 @@ def _deviating(counts: Floats, total: Floats) -> Floats:
     return np.nan_to_num(3 * over((share**2).sum(axis=1) ** 2, (share**4).sum(axis=1)))
 
 
-def evidence_of(sums: Sums, outcome: int, arm: int, control: int = 0) -> float:
-    """The evidence in two arms' sums of an outcome."""
-    return float(_evidence(sums, outcome, np.array([control, arm])))
-
-
-def _evidence(sums: Sums, outcome: int, arms: NDArray[np.intp]) -> Floats:
-    """The evidence in pairs of arms, which are on the last axis."""
+def evidence_of(sums: Sums, outcome: int, arms: NDArray[np.intp]) -> Floats:
+    """The evidence in the sums of an outcome in pairs of arms, which are on the last axis."""
     n, total, weight = (
         each.sum(axis=1)[arms] for each in (sums.counts(outcome), sums.totals(outcome), sums.weights(outcome))
     )
     mass = sums.mass[arms, outcome]
     mean = sums.level[outcome] + np.nan_to_num(over(sums.first[arms, outcome], mass))
     squares = sums.square[arms, outcome] + mass * mean**2
-    return evidence(n, total, sums.absolute[arms, outcome], squares, Weights(weight, mass, mass * mean))
+    return evidence(n, total, sums.absolute[arms, outcome], squares, (weight, mass, mass * mean))
 
 
 def anytime_effect(
-    levels: Levels,
-    arm: int,
-    found: float,
-    confidence: float,
-    tightest_at: int,
-    claim: Claim = DIFFERS,
-    control: int = 0,
+    levels: Levels, arm: int, found: float, confidence: float, tightest_at: int, claim: Claim = DIFFERS
 ) -> Anytime:
-    """The interval at any time for an arm's effect, or what it waits for.
-
-    Args:
-        levels: The arms' levels, by the jackknife or by Welch's formula.
-        arm: The arm.
-        found: The `evidence` in the outcome, of which there has to be enough.
-        confidence: Of the interval.
-        tightest_at: The number of records at which it is to be tightest.
-        claim: What is to be shown.
-        control: What the arm is compared with.
-    """
-    why = withheld(levels, (arm, control))
+    """The interval at any time for an arm's effect, or what it waits for: enough `evidence` in the outcome, `found`."""
+    why = withheld(levels, (arm, 0))
     if not why and levels.groups is not None:
-        groups = int(min(levels.groups[arm], levels.groups[control]))
+        groups = int(min(levels.groups[arm], levels.groups[0]))
         if groups < LEAST_GROUPS_ANYTIME:
             needed = LEAST_GROUPS_ANYTIME
             why = f"an any-time interval needs units in {needed} groups of each arm; an arm has units in {groups}."
     if why := why or waiting(found):
-        return Anytime(None, None, None, why)
-    estimate, _, df = (float(x) for x in difference_of(levels, arm, control))
+        return Anytime(why=why)
+    estimate, _, df = (float(x) for x in difference_of(levels, arm))
     if levels.groups is None:
         df = math.inf
-    error = math.sqrt(float(anytime_variance(levels, arm, control)))
+    error = math.sqrt(float(anytime_variance(levels, arm)))
     return anytime_interval(claim, estimate, error, float(levels.n.sum()), confidence, tightest_at, df)
 
 
@@ -285,24 +258,19 @@ def anytime_interval(
     count, one_sided = np.asarray(n), claim.alternative != "two-sided"
     reach = float(anytime_reach(count, confidence, tightest_at, df, one_sided=one_sided)) * error
     if not math.isfinite(reach):
-        few = (
-            f"with so few records, an any-time interval that is to be tightest at {tightest_at:,} reaches to infinity."
-        )
-        return Anytime(None, None, None, few)
+        tightest = f"an any-time interval that is to be tightest at {tightest_at:,}"
+        return Anytime(why=f"with so few records, {tightest} reaches to infinity.")
 
-    def one(z: float) -> float:
-        return float(anytime_p_value(np.asarray(z), count, confidence, tightest_at, df, one_sided=True))
-
-    def two(z: float) -> float:
-        return float(anytime_p_value(np.asarray(z), count, confidence, tightest_at, df))
+    def p_value(z: float, one_sided: bool = False) -> float:
+        return float(anytime_p_value(np.asarray(z), count, confidence, tightest_at, df, one_sided=one_sided))
 
     def away(threshold: float) -> float:
         """In standard errors; without an error, every other number is very far away."""
         apart = estimate - threshold
         return apart / error if error > abs(apart) / _FAR else math.copysign(_FAR, apart) if apart else 0.0
 
-    p, against = claim.p_values(away, one, two)
-    return Anytime(*claim.opened(estimate - reach, estimate + reach), p, p_against=against)
+    ends = claim.opened(estimate - reach, estimate + reach)
+    return Anytime(*ends, *claim.p_values(away, partial(p_value, one_sided=True), p_value))
 
 
 def _rho2(confidence: float, tightest_at: int) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -31,15 +30,6 @@ _LOWER_BOUND = (
 )
 
 
-class Outcome(NamedTuple):
-    """An outcome in the control and in an arm: records, their mean, their mean square and their variance."""
-
-    n: Floats
-    mean: Floats
-    square: Floats
-    variance: Floats
-
-
 def anytime_of_moments(
     question: Question,
     point: Estimate,
@@ -61,37 +51,34 @@ def anytime_of_moments(
         claim: What is to be shown of the effect.
         rounded: Whether it is told to others, and nothing exact may be behind it.
     """
-    seen = _outcome(question)
-    if why := _waiting(seen, units):
-        return Anytime(None, None, None, why)
+    records, mean, square, variance = _outcome(question)
+    if why := _waiting(records, mean, square, units):
+        return Anytime(why=why)
     n, df = (sum(arm.n for arm in question.arms), math.inf) if units is None else (units[0], point.df)
-    inflation = math.sqrt(max(_inflation(seen), 1.0))
+    # The pooled variance of the difference of means over the arm-wise one.
+    levels = Levels(mean, np.diag(variance / records), np.zeros((2, 2)), records)
+    by_arm = float(difference_of(levels, 1).variance)
+    inflation = math.sqrt(max(float(anytime_variance(levels, 1)) / by_arm, 1.0)) if by_arm else 1.0
     if rounded:
         n, inflation = round_count(n), float(two_digits(inflation))
     error = point.std_error * inflation
     return anytime_interval(claim, point.estimate, error, n, confidence, tightest_at, df)
 
 
-def _waiting(seen: Outcome, units: tuple[int, int] | None) -> str:
+def _waiting(n: Floats, mean: Floats, square: Floats, units: tuple[int, int] | None) -> str:
     if units is not None and units[1] < LEAST_GROUPS_ANYTIME:
         return f"an any-time interval needs {LEAST_GROUPS_ANYTIME} units in each arm; an arm has {units[1]}."
-    total, squares = seen.n * seen.mean, seen.n * seen.square
+    total, squares = n * mean, n * square
     # |Σv| in place of Σ|v|, which moments do not hold: never larger, and equal for outcomes that are never negative.
-    why = waiting(float(evidence(seen.n, total, np.abs(total), squares)))
+    why = waiting(float(evidence(n, total, np.abs(total), squares)))
     exact = np.all(np.abs(total - squares) <= _ROUNDING * squares)
-    return why + _LOWER_BOUND if why and not exact and seen.n.min() >= ENOUGH else why
+    return why + _LOWER_BOUND if why and not exact and n.min() >= ENOUGH else why
 
 
-def _inflation(seen: Outcome) -> float:
-    """The pooled variance of the difference of means over the arm-wise one."""
-    levels = Levels(seen.mean, np.diag(seen.variance / seen.n), np.zeros((2, 2)), seen.n)
-    variance = float(difference_of(levels, 1).variance)
-    return float(anytime_variance(levels, 1)) / variance if variance else 1.0
+def _outcome(question: Question) -> tuple[Floats, Floats, Floats, Floats]:
+    """An outcome in the control and in an arm: records, their mean, their mean square and their variance.
 
-
-def _outcome(question: Question) -> Outcome:
-    """Read from the raw factors: in R'R = Σ w z z' the first row holds the means, the others what varies about them.
-
+    Read from the raw factors: in R'R = Σ w z z' the first row holds the means, the others what varies about them.
     Large outcomes are scaled down, so that no square overflows; nothing that is read depends on the scale.
     """
     arms = [question.arms[0], question.arms[question.arm]]
@@ -99,7 +86,7 @@ def _outcome(question: Question) -> Outcome:
     columns = [R[:, arm.shape.regressors + question.outcome] / R[0, 0] for arm, R in zip(arms, factors, strict=True)]
     largest = max(1.0, *(float(np.abs(column).max()) for column in columns))
     columns = [column / largest for column in columns]
-    return Outcome(
+    return (
         np.array([arm.n for arm in arms], dtype=np.float64),
         np.array([column[0] for column in columns]),
         np.array([column @ column for column in columns]),

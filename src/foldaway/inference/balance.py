@@ -98,7 +98,7 @@ def balance(plan: Plan, arms: Sequence[ArmTally]) -> list[Balance]:
     """The balance of every covariate in every arm against the control; none for arms with fewer than two records."""
     control = arms[0]
     return [
-        _balance(plan, covariate, column, name, arm, control)
+        _balance(covariate, name, _seen(plan, arm, column), _seen(plan, control, column))
         for covariate, column in _columns(plan)
         for name, arm in list(zip(plan.arms, arms, strict=True))[1:]
         if min(control.n, arm.n) > 1
@@ -128,18 +128,10 @@ def prediction_balance(plan: Plan, tallies: Grouped) -> list[Balance]:
                 continue
             scale = math.sqrt((variances[arm] + variances[0]) / 2)
             difference, variance, df = (float(x) for x in difference_of(levels, arm))
-            balances.append(
-                Balance(
-                    f"prediction of {value.name}",
-                    list(plan.arms)[arm],
-                    float(levels.value[arm]),
-                    float(levels.value[0]),
-                    _standardised(difference, scale),
-                    math.sqrt(variance) / scale if scale else 0.0,
-                    df,
-                    predicted=True,
-                )
-            )
+            name, (mean, control_mean) = f"prediction of {value.name}", levels.value[[arm, 0]].tolist()
+            away, chance = _standardised(difference, scale), math.sqrt(variance) / scale if scale else 0.0
+            found = Balance(name, list(plan.arms)[arm], mean, control_mean, away, chance, df, predicted=True)
+            balances.append(found)
     return balances
 
 
@@ -149,15 +141,14 @@ def _predicted(cells: Cells) -> Floats:
     return cells.level - cells.adjusted_level + over(cells.value - cells.adjusted, cells.weight)
 
 
-def _balance(plan: Plan, covariate: str, column: Floats, name: str, arm: ArmTally, control: ArmTally) -> Balance:
-    mean, control_mean = _mean(arm, column), _mean(control, column)
-    spread = math.sqrt((_variance(arm, column) + _variance(control, column)) / 2)
-    difference = _standardised(mean - control_mean, spread)
+def _balance(covariate: str, name: str, ours: _Seen, theirs: _Seen) -> Balance:
+    spread = math.sqrt((ours.variance + theirs.variance) / 2)
+    difference = _standardised(ours.mean - theirs.mean, spread)
     if not spread:
-        return Balance(covariate, name, mean, control_mean, difference, 0.0)
-    ours, theirs = (_mean_variance(plan, each, column) for each in (arm, control))
-    chance, df = math.sqrt(ours.value + theirs.value) / spread, min(ours.df, theirs.df)
-    return Balance(covariate, name, mean, control_mean, difference, chance, df, ours.by_record or theirs.by_record)
+        return Balance(covariate, name, ours.mean, theirs.mean, difference, 0.0)
+    chance, df = math.sqrt(ours.squared_error + theirs.squared_error) / spread, min(ours.df, theirs.df)
+    by_record = ours.by_record or theirs.by_record
+    return Balance(covariate, name, ours.mean, theirs.mean, difference, chance, df, by_record)
 
 
 def _columns(plan: Plan) -> Iterator[tuple[str, Floats]]:
@@ -173,48 +164,41 @@ def _columns(plan: Plan) -> Iterator[tuple[str, Floats]]:
             yield f"{covariate}[{level}]", column
 
 
-def _mean(arm: ArmTally, column: Floats) -> float:
-    R = arm.raw_factor()[:, : len(column)]
-    return float(R[0] @ column / R[0, 0])
-
-
-def _variance(arm: ArmTally, column: Floats) -> float:
-    R = arm.raw_factor()[:, : len(column)]
-    whole = R @ column
-    if np.linalg.norm(whole[1:]) <= _ROUNDING * np.linalg.norm(whole):
-        return 0.0
-    return float(np.sum((whole[1:] / R[0, 0]) ** 2)) * arm.n / (arm.n - 1)
-
-
 def _standardised(difference: float, spread: float) -> float:
     if spread > 0:
         return difference / spread
     return math.copysign(math.inf, difference) if difference else 0.0
 
 
-class _MeanVariance(NamedTuple):
-    value: float
+class _Seen(NamedTuple):
+    """A covariate in an arm: its mean, its variance, and the squared standard error of the mean."""
+
+    mean: float
+    variance: float
+    squared_error: float
     df: float = math.inf
     by_record: bool = False
 
 
-def _mean_variance(plan: Plan, arm: ArmTally, column: Floats) -> _MeanVariance:
-    """Σ_j (Σ_{i∈j} w (x − x̄))² / (Σ w)²: the squared standard error of a mean, by unit or by record (CR0 or HC0).
+def _seen(plan: Plan, arm: ArmTally, column: Floats) -> _Seen:
+    """The squared error is Σ_j (Σ_{i∈j} w (x − x̄))² / (Σ w)², by unit or by record (CR0 or HC0).
 
     Without a tally for it, s²/n, which is the same for records of equal weight.
     """
+    R = arm.raw_factor()[:, : len(column)]
+    whole, total, mean = R @ column, float(R[0, 0]) ** 2, float(R[0] @ column / R[0, 0])
+    variance = 0.0
+    if not np.linalg.norm(whole[1:]) <= _ROUNDING * np.linalg.norm(whole):
+        variance = float(np.sum((whole[1:] / R[0, 0]) ** 2)) * arm.n / (arm.n - 1)
     in_units = plan.clustering is not None or plan.federated is not None
-    centred = column - _mean(arm, column) * np.eye(len(column))[0]
-    total = float(arm.raw_factor()[0, 0]) ** 2
+    centred = column - mean * np.eye(len(column))[0]
     if UNITS in arm.tallies and arm.tallies[UNITS].n == arm.n:
-        return _MeanVariance(_sum_squares(arm, UNITS, centred) / total / total)
-    if RECORDS in arm.tallies and not in_units:
-        return _MeanVariance(_sum_squares(arm, RECORDS, centred) / total / total)
-    if count := replicates_of(arm):
-        return _MeanVariance(sum_variance(arm, centred) / total / total, count)
+        return _Seen(mean, variance, _sum_squares(arm, UNITS, centred) / total / total)
+    if (count := replicates_of(arm)) and (in_units or RECORDS not in arm.tallies):
+        return _Seen(mean, variance, sum_variance(arm, centred) / total / total, count)
     if RECORDS in arm.tallies:
-        return _MeanVariance(_sum_squares(arm, RECORDS, centred) / total / total, by_record=True)
-    return _MeanVariance(_variance(arm, column) / arm.n, by_record=in_units or plan.weight is not None)
+        return _Seen(mean, variance, _sum_squares(arm, RECORDS, centred) / total / total, by_record=in_units)
+    return _Seen(mean, variance, variance / arm.n, by_record=in_units or plan.weight is not None)
 
 
 def _sum_squares(arm: ArmTally, tally: str, column: Floats) -> float:

@@ -61,16 +61,16 @@ class Resampled(NamedTuple):
     """What the replicates say of an effect, of the control's level, and of the effect as a share of that."""
 
     std_error: float
-    lower: float
-    upper: float
-    p_value: float
     base_std_error: float
     covariance: float
+    percentile_ci_lower: float
+    percentile_ci_upper: float
+    percentile_p_value: float
     relative_std_error: float
-    relative_lower: float
-    relative_upper: float
-    used: int
-    left_out: int
+    relative_percentile_ci_lower: float
+    relative_percentile_ci_upper: float
+    replicates: int
+    replicates_left_out: int
 
 
 class Spread(NamedTuple):
@@ -168,8 +168,10 @@ def resampled(distribution: Distribution, coverage: float, claim: Claim = DIFFER
     Example:
         >>> distribution = Distribution(np.arange(-24.0, 976.0), np.full(1000, 100.0), 0)
         >>> result = resampled(distribution, 0.95)
-        >>> round(result.p_value, 2), round(result.lower), round(result.relative_upper, 1)
-        (0.05, 0, 9.5)
+        >>> round(result.percentile_p_value, 2), round(result.percentile_ci_lower)
+        (0.05, 0)
+        >>> round(result.relative_percentile_ci_upper, 1)
+        9.5
     """
     levels = distribution.levels
     effects = np.where(np.abs(distribution.effects) <= _ROUNDING * np.abs(levels), 0.0, distribution.effects)
@@ -184,10 +186,10 @@ def resampled(distribution: Distribution, coverage: float, claim: Claim = DIFFER
         relative_lower, relative_upper = np.quantile(relative, tails, method="weibull")
     return Resampled(
         float(np.std(effects, ddof=1)),
-        *claim.opened(float(lower), float(upper)),
-        _percentile_p_value(effects, claim),
         float(np.std(levels, ddof=1)),
         float(np.cov(effects, levels)[0, 1]),
+        *claim.opened(float(lower), float(upper)),
+        _percentile_p_value(effects, claim),
         float(relative_error),
         *claim.opened(float(relative_lower), float(relative_upper), of=float(np.mean(levels))),
         len(effects),

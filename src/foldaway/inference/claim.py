@@ -22,24 +22,6 @@ from foldaway.plan.outcomes import Outcome
 Alternative = Literal["two-sided", "greater", "less", "within"]
 
 
-class Tested(NamedTuple):
-    """An interval, the p-value that goes with it, and that of the claim against it, if there is one.
-
-    Attributes:
-        lower: Where the interval begins; −∞ if the claim has one side only.
-        upper: Where it ends.
-        statistic: How far the effect lies from what is to be refuted, in standard errors.
-        p_value: Below 1 − confidence if and only if the interval lies within the claim.
-        p_against: How rare such data are if the effect is not harmful, or not larger than the margin.
-    """
-
-    lower: float
-    upper: float
-    statistic: float
-    p_value: float
-    p_against: float | None
-
-
 class Claim(NamedTuple):
     """What is to be shown of an effect.
 
@@ -100,18 +82,22 @@ class Claim(NamedTuple):
             case "less":
                 return one(-z(t)), one(z(0.0)) if t > 0 else None
 
-    def tested(self, estimate: float, error: float, df: float, confidence: float) -> Tested:
-        """By Student's t, for a single look.
+    def tested(
+        self, estimate: float, error: float, df: float, confidence: float
+    ) -> tuple[float, float, float, float, float | None]:
+        """By Student's t, for a single look: where the interval begins and ends, the statistic and the p-values.
+
+        That of the claim is below 1 − confidence if and only if the interval lies within the claim. That of the one
+        against it says how rare such data are if the effect is not harmful, or not larger than the margin.
 
         Example:
-            >>> found = Claim("greater", -2.0).tested(0.5, 1.0, 30.0, 0.95)
-            >>> round(found.lower, 3), found.upper, round(found.p_value, 4)
+            >>> lower, upper, _, p_value, _ = Claim("greater", -2.0).tested(0.5, 1.0, 30.0, 0.95)
+            >>> round(lower, 3), upper, round(p_value, 4)
             (-1.197, inf, 0.0092)
         """
         reach = critical(self.coverage(confidence), df) * error
-        lower, upper = self.opened(estimate - reach, estimate + reach)
-        statistic, p, against = self.by_student(lambda t: (estimate - t) / error, df)
-        return Tested(lower, upper, statistic, p, against)
+        ends = self.opened(estimate - reach, estimate + reach)
+        return *ends, *self.by_student(lambda t: (estimate - t) / error, df)
 
     def by_student(self, z: Callable[[float], float], df: float) -> tuple[float, float, float | None]:
         """The statistic, and the p-values by Student's t."""

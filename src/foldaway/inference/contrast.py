@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,20 +39,6 @@ class Estimate(NamedTuple):
     covariance: float
 
 
-class Answer(Protocol):
-    """Gives the effect, alone or with any kind of standard error, from a fit."""
-
-    fit: Fit
-
-    def point(self) -> Estimate:
-        """The effect; its error and degrees of freedom are NaN."""
-        ...
-
-    def estimate(self, kind: str) -> Estimate:
-        """The effect and its error."""
-        ...
-
-
 class Contrast:
     """A fit, and the combinations of its coefficients that are the effect and the control's level."""
 
@@ -63,7 +49,7 @@ class Contrast:
         self.center = center
 
     def point(self) -> Estimate:
-        """The effect and the control's level."""
+        """The effect and the control's level; errors and degrees of freedom are NaN."""
         self.fit.require_identified(self.effect)
         value, level = float(self.effect @ self.fit.coef), float(self.base @ self.fit.coef) + self.center
         return Estimate(value, math.nan, math.nan, level, math.nan, math.nan)

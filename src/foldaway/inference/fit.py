@@ -107,14 +107,12 @@ class Fit:
         self._k = k = models[0].arm.shape.regressors
         self._column = k + outcome
         factors = [model.arm.factor.R @ B for model, B in zip(models, self._changes, strict=True)]
-        stacked = np.vstack([self._rows(m, R, k) for m, R in zip(models, factors, strict=True)])
+        # Each arm's factor in the model's frame, as rows [L x, scale·y].
+        rows = ((R[:, :k] @ m.L.T, m.scale * R[:, self._column]) for m, R in zip(models, factors, strict=True))
+        stacked = np.vstack([np.column_stack(each) for each in rows])
         if not np.isfinite(stacked).all():
             raise EstimateError("the tallies hold numbers that are too large to work with.")
         self._solve(_triangle(stacked), _least(models, factors, frame))
-
-    def _rows(self, model: ArmModel, R: Floats, k: int) -> Floats:
-        """The arm's factor R in the model's frame, as rows [L x, scale·y]."""
-        return np.column_stack([R[:, :k] @ model.L.T, model.scale * R[:, self._column]])
 
     def _solve(self, R: Floats, least: Floats) -> None:
         q = R.shape[1] - 1
@@ -165,24 +163,22 @@ class Fit:
         """
         # HC1 is HC0 scaled, and each is asked for by effect and relative effect: the sandwich is made once.
         if tally not in self._sandwiches:
-            self._sandwiches[tally] = [self._sandwich(tally, a) for a in range(len(self.models))]
+            read = [(self._clusters(tally, a), self.reading(a)) for a in range(len(self.models))]
+            meats = [clusters.meat(self.outcome, reading.delta, reading.scale) for clusters, reading in read]
+            self._sandwiches[tally] = [self._around(a, meat) for a, meat in enumerate(meats)]
         return self._sandwiches[tally]
 
-    def _sandwich(self, tally: str, arm: int) -> Floats:
-        reading = self.reading(arm)
-        half = self._inverse @ (self._inverse.T @ reading.rows)
-        meat = _clusters_of(self.models[arm].arm, tally).meat(self.outcome, reading.delta, reading.scale)
+    def _around(self, arm: int, meat: Floats) -> Floats:
+        half = self._inverse @ (self._inverse.T @ self.reading(arm).rows)
         return self._spread(half @ meat @ half.T)
 
     def alike(self, tally: str, arm: int) -> Floats:
         """An arm's part of the covariance, up to a factor, if its records differed by their cluster alone."""
-        reading = self.reading(arm)
-        half = self._inverse @ (self._inverse.T @ reading.rows)
-        return self._spread(half @ self._squared_sums(tally, arm) @ half.T * self.models[arm].scale ** 2)
+        return self._around(arm, self._squared_sums(tally, arm)) * self.models[arm].scale ** 2
 
     def units(self, tally: str, arm: int) -> Units:
         """An arm's clusters."""
-        clusters = _clusters_of(self.models[arm].arm, tally)
+        clusters = self._clusters(tally, arm)
         squared = self._squared_sums(tally, arm)
         if not squared[0, 0]:
             return Units(clusters.scored, 0.0, 0.0)
@@ -194,10 +190,10 @@ class Fit:
 
     def _squared_sums(self, tally: str, arm: int) -> Floats:
         """As the clusters tell it; if they do not, as if they were of one size, and records alike within."""
-        clusters, model = _clusters_of(self.models[arm].arm, tally), self.models[arm].arm
+        clusters = self._clusters(tally, arm)
         if clusters.squared_sums is not None:
             return clusters.squared_sums
-        R = model.factor.R[:, : self._k]
+        R = self.models[arm].arm.factor.R[:, : self._k]
         assumed: Floats = R.T @ R * (R[0, 0] ** 2 / max(clusters.scored, 1))
         return assumed
 
@@ -217,7 +213,7 @@ class Fit:
 
     def _size(self, tally: str, arm: int) -> tuple[Floats, Floats]:
         """An arm's rows, and how long what they are multiplied with would be if nothing cancelled."""
-        reading, clusters = self.reading(arm), _clusters_of(self.models[arm].arm, tally)
+        reading, clusters = self.reading(arm), self._clusters(tally, arm)
         # With y turned around, what was subtracted is added.
         both = sum(clusters.meat(self.outcome, reading.delta, side * reading.scale) for side in (1, -1))
         return reading.rows, np.sqrt(np.maximum(np.diag(both), 0))
@@ -236,7 +232,10 @@ class Fit:
 
     def clusters(self, tally: str) -> list[int]:
         """How many clusters that tally has, by arm."""
-        return [_clusters_of(model.arm, tally).clusters for model in self.models]
+        return [self._clusters(tally, a).clusters for a in range(len(self.models))]
+
+    def _clusters(self, tally: str, arm: int) -> ClusterScores:
+        return cast(ClusterScores, self.models[arm].arm.tallies[tally])
 
     def covers(self, tally: str) -> bool:
         """Whether that tally exists and has seen every record."""
@@ -250,10 +249,6 @@ class Fit:
         gap = contrast[self.left_out] - (self._inverse @ self._rest).T @ contrast[self.used]
         if np.any(np.abs(gap) > _NOT_IDENTIFIED):
             raise EstimateError("the covariates are collinear within an arm, so the effect is not identified.")
-
-
-def _clusters_of(arm: ArmTally, tally: str) -> ClusterScores:
-    return cast(ClusterScores, arm.tallies[tally])
 
 
 def _triangle(rows: Floats) -> Floats:

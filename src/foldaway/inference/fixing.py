@@ -41,12 +41,7 @@ def fixed(plan: Plan, tallies: Holding, start: Start | None = None) -> Holding:
     """Rich tallies made lean: coefficients are fixed and sums alone kept, from which no regression can be read.
 
     Of a trial that keeps moments, levels that too few people have in an arm are pooled. Devices and sites have rules of
-    their own for what they send.
-
-    Args:
-        plan: The plan.
-        tallies: What the trial holds.
-        start: The coefficients, if they are to come from more records than are here.
+    their own for what they send. Coefficients may come from more records than are here: `start`.
     """
     least = plan.privacy.smallest_cell
     if isinstance(tallies, Arms):

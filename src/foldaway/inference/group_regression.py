@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from foldaway.errors import EstimateError
 from foldaway.inference.fit import COLLINEAR, directions
-from foldaway.inference.jackknife import effective_groups, jackknifed
+from foldaway.inference.jackknife import jackknifed
 from foldaway.inference.levels import LEAST_GROUPS, Levels
 from foldaway.inference.welch import Spread, spread_of, welch
 from foldaway.numerics.block import Floats
@@ -97,13 +97,7 @@ def pooled_slopes(moments: Floats, frame: Frame, k: int, outcome: int) -> Solved
     """Slopes of the outcome, as it came, on the framed covariates, with an intercept per arm.
 
     Centring each arm's moments at its own means takes the arms' intercepts out (Frisch and Waugh): what is left, summed
-    over arms, are the normal equations of the pooled regression for its slopes.
-
-    Args:
-        moments: (…, A, K, K), in the frame.
-        frame: The frame.
-        k: Regressors, with the intercept.
-        outcome: Which outcome.
+    over arms, are the normal equations of the pooled regression for its slopes. Moments are (…, A, K, K), in the frame.
     """
     within = _within(moments)
     right = within[..., 1:k, 1:] @ frame.F[1:, k + outcome]
@@ -223,16 +217,8 @@ def regression_welch(moments: GroupMoments, outcome: int) -> Levels:
     return Levels(level + value, covariance, np.nan_to_num(own.doubt) * spent, both.n, away=value)
 
 
-class JackknifedFit(NamedTuple):
-    """Coefficients, their jackknife covariance and its degrees of freedom: the effective groups less one."""
-
-    coef: Floats
-    covariance: Floats
-    df: float
-
-
-def jackknife_least_squares(moments: GroupMoments, outcome: int = 0) -> JackknifedFit:
-    """Least squares on any design, one arm, with its delete-a-group jackknife: clusters may come in any order.
+def jackknife_least_squares(moments: GroupMoments) -> Floats:
+    """The jackknife covariance of least squares on any design, one arm and outcome: clusters may come in any order.
 
     Raises:
         EstimateError: If fewer than five groups have rows, or some coefficient rests on one group alone.
@@ -244,7 +230,7 @@ def jackknife_least_squares(moments: GroupMoments, outcome: int = 0) -> Jackknif
     if np.sum(records > 0) < LEAST_GROUPS:
         raise EstimateError(f"a jackknife needs clusters in at least {LEAST_GROUPS} groups.")
     all_and_without = np.concatenate([whole[None], whole - each])
-    right = all_and_without[:, :k] @ frame.F[:, k + outcome]
+    right = all_and_without[:, :k] @ frame.F[:, k]
     n = np.concatenate([[records.sum()], records.sum() - records])
     solved = solve(all_and_without[:, :k, :k], right, n, frame.F[:k, :k])
     if np.any(solved.rank[1:] < solved.rank[0]):
@@ -253,5 +239,5 @@ def jackknife_least_squares(moments: GroupMoments, outcome: int = 0) -> Jackknif
         )
     coef = np.linalg.solve(frame.F[:k, :k], solved.coef.T).T
     away = coef[1:] - coef[1:].mean(axis=0)
-    df = float(effective_groups(records[:, None])[0]) - 1
-    return JackknifedFit(coef[0], (groups - 1) / groups * away.T @ away, df)
+    covariance: Floats = (groups - 1) / groups * away.T @ away
+    return covariance

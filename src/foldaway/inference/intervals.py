@@ -48,8 +48,7 @@ def holm(p: Floats) -> Floats:
         array([0.03, 0.06, 0.06])
     """
     order = np.argsort(p, kind="stable")
-    stepped = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
-    return _restored(stepped, order)
+    return _restored(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), order)
 
 
 def benjamini_hochberg(p: Floats) -> Floats:
@@ -61,8 +60,7 @@ def benjamini_hochberg(p: Floats) -> Floats:
     """
     order = np.argsort(p, kind="stable")
     scaled = p[order] * len(p) / np.arange(1, len(p) + 1)
-    stepped = np.minimum.accumulate(scaled[::-1])[::-1]
-    return _restored(stepped, order)
+    return _restored(np.minimum.accumulate(scaled[::-1])[::-1], order)
 
 
 def _restored(stepped: Floats, order: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Floats:

@@ -133,11 +133,7 @@ def ratio(numerator: Cells, denominator: Cells) -> Floats:
 
 
 def jackknife(statistic: Statistic, *cells: Cells) -> Levels:
-    """The statistic's levels and their covariance.
-
-    Args:
-        statistic: What gives the arms' levels, from as many cells as follow.
-        cells: Sums with groups by arms on their last two axes.
+    """The statistic's levels and their covariance, from as many cells as it takes, groups by arms on the last two axes.
 
     Example:
         >>> rng = np.random.default_rng(1)
@@ -168,11 +164,6 @@ def jackknifed(value: Floats, without: Floats, weight: Floats) -> Levels:
     covariance = (groups - 1) / groups * np.swapaxes(away, -1, -2) @ away
     n = weight.sum(axis=-2)
     return Levels(value, covariance, group_doubt(weight), n, (weight > 0).sum(axis=-2))
-
-
-def effective_groups(weight: Floats) -> Floats:
-    """(Σ_g n)² / Σ_g n² for each arm: G if all groups are alike, few if few of them hold most records."""
-    return over(weight.sum(axis=-2) ** 2, (weight**2).sum(axis=-2))
 
 
 def group_doubt(weight: Floats) -> Floats:

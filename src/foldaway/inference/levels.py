@@ -84,19 +84,11 @@ class Relative(NamedTuple):
     bounded: NDArray[np.bool_]
 
 
-class ShareRatio(NamedTuple):
-    """A ratio of two shares, or of their odds, with its interval."""
-
-    estimate: float
-    lower: float
-    upper: float
-
-
 class ArmEffect(NamedTuple):
-    """What is told of an arm against the control. A number that cannot be told is None, and `why` says so."""
+    """What a row tells of an arm against the control. A number that cannot be told is None, and `why` says so."""
 
-    estimate: float | None
-    base: float | None
+    estimate: float | None = None
+    control_level: float | None = None
     std_error: float | None = None
     df: float | None = None
     ci_lower: float | None = None
@@ -108,11 +100,14 @@ class ArmEffect(NamedTuple):
     relative_std_error: float | None = None
     relative_ci_lower: float | None = None
     relative_ci_upper: float | None = None
+    odds_ratio: float | None = None
+    odds_ratio_ci_lower: float | None = None
+    odds_ratio_ci_upper: float | None = None
+    first_stage: float | None = None
     reliable: bool = True
     why: str = ""
     relative_why: str = ""
-    odds_ratio: ShareRatio | None = None
-    odds_why: str = ""
+    odds_ratio_why: str = ""
 
 
 def difference_of(levels: Levels, arm: int, control: int = 0) -> Difference:
@@ -139,28 +134,21 @@ def _degrees(levels: Levels, arm: int, control: int, ours: Floats, theirs: Float
     return df
 
 
-def relative_of(levels: Levels, arm: int, confidence: float, control: int = 0) -> Relative:
+def relative_of(levels: Levels, arm: int, confidence: float) -> Relative:
     """The relative effect with Fieller's set, from the levels' covariance."""
     from scipy.special import stdtrit
 
-    base, difference = levels.value[..., control], difference_of(levels, arm, control)
-    ours, theirs = levels.covariance[..., arm, arm], levels.covariance[..., control, control]
+    base, difference = levels.value[..., 0], difference_of(levels, arm)
+    ours, theirs = levels.covariance[..., arm, arm], levels.covariance[..., 0, 0]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        df = _degrees(levels, arm, control, ours, (1 + difference.estimate / base) ** 2 * theirs)
+        df = _degrees(levels, arm, 0, ours, (1 + difference.estimate / base) ** 2 * theirs)
         reach = stdtrit(df, 0.5 + confidence / 2)
-    between = levels.covariance[..., arm, control] - theirs
+    between = levels.covariance[..., arm, 0] - theirs
     return share_of(difference.estimate, base, (difference.variance, theirs, between), reach)
 
 
 def share_of(effect: ArrayLike, base: ArrayLike, covariance: tuple[Any, Any, Any], reach: ArrayLike) -> Relative:
-    """An effect as a share of a base, with Fieller's set.
-
-    Args:
-        effect: The effect.
-        base: What it is a share of.
-        covariance: The variance of the effect, that of the base, and their covariance.
-        reach: How many standard errors an interval reaches to each side.
-    """
+    """An effect as a share of a base, with Fieller's set: see `fieller`."""
     own, below, between = covariance
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         share = np.asarray(effect) / np.asarray(base)
@@ -206,7 +194,7 @@ def _unless_rounding(large: Floats, other: Floats) -> Floats:
     return left
 
 
-def effect_of(levels: Levels, arm: int, confidence: float, claim: Claim = DIFFERS, control: int = 0) -> ArmEffect:
+def effect_of(levels: Levels, arm: int, confidence: float, claim: Claim = DIFFERS) -> ArmEffect:
     """What is told of one trial's arm: effect, error and interval, or why they are withheld.
 
     Example:
@@ -217,17 +205,21 @@ def effect_of(levels: Levels, arm: int, confidence: float, claim: Claim = DIFFER
         >>> round(effect.relative, 3), round(effect.relative_ci_lower, 3), round(effect.relative_ci_upper, 3)
         (0.2, 0.097, 0.312)
     """
-    if why := withheld(levels, (arm, control)):
-        shown = [float(x) if np.isfinite(x) else None for x in levels.value[[arm, control]]]
-        estimate = None if shown[0] is None or shown[1] is None else shown[0] - shown[1]
-        return ArmEffect(estimate, shown[1], reliable=False, why=why, relative_why=why)
-    estimate, variance, df = (float(x) for x in difference_of(levels, arm, control))
-    error = float(np.sqrt(variance))
-    base = float(levels.value[control])
+    if why := withheld(levels, (arm, 0)):
+        own, base = (float(x) if np.isfinite(x) else None for x in levels.value[[arm, 0]])
+        return ArmEffect(None if own is None or base is None else own - base, base, reliable=False, why=why)
+    estimate, variance, df = (float(x) for x in difference_of(levels, arm))
     if df < 1:
-        return ArmEffect(estimate, base, reliable=False, why=_ONE_GROUP, relative_why=_ONE_GROUP)
+        return ArmEffect(estimate, float(levels.value[0]), reliable=False, why=_ONE_GROUP)
+    relative = relative_of(levels, arm, claim.coverage(confidence))
+    return arm_effect(estimate, float(levels.value[0]), float(np.sqrt(variance)), df, relative, confidence, claim)
+
+
+def arm_effect(
+    estimate: float, base: float, error: float, df: float, relative: Relative, confidence: float, claim: Claim
+) -> ArmEffect:
+    """An effect with its error, by Student's t; and as a share of the control's level, if that has bounds."""
     found = ArmEffect(estimate, base, error, df, *(claim.tested(estimate, error, df, confidence) if error else ()))
-    relative = relative_of(levels, arm, claim.coverage(confidence), control)
     if not relative.bounded:
         return found._replace(relative_why=UNBOUNDED)
     lower, upper = claim.opened(float(relative.lower), float(relative.upper), of=base)
@@ -239,7 +231,7 @@ def effect_of(levels: Levels, arm: int, confidence: float, claim: Claim = DIFFER
     )
 
 
-def share_effect_of(levels: Levels, arm: int, confidence: float, claim: Claim = DIFFERS, control: int = 0) -> ArmEffect:
+def share_effect_of(levels: Levels, arm: int, confidence: float, claim: Claim = DIFFERS) -> ArmEffect:
     """As `effect_of`, for levels that are shares: the relative effect is the risk ratio less 1, beside the odds ratio.
 
     Both have their intervals on the log scale (Katz et al. 1978; Woolf 1955), with the levels' own covariance in place
@@ -248,44 +240,44 @@ def share_effect_of(levels: Levels, arm: int, confidence: float, claim: Claim = 
     Example:
         >>> levels = Levels(np.array([0.2, 0.3]), np.diag([0.0016, 0.0021]), np.eye(2) / 99, np.array([100, 100]))
         >>> effect = share_effect_of(levels, 1, 0.95)
-        >>> round(effect.relative, 3), round(effect.odds_ratio.estimate, 3), round(effect.odds_ratio.lower, 3)
+        >>> round(effect.relative, 3), round(effect.odds_ratio, 3), round(effect.odds_ratio_ci_lower, 3)
         (0.5, 1.714, 0.891)
     """
-    found = effect_of(levels, arm, confidence, claim, control)
+    found, p = effect_of(levels, arm, confidence, claim), levels.value
     if found.why:
-        return found._replace(odds_why=found.why)
-    p = levels.value
-    none = found._replace(relative=None, relative_std_error=None, relative_ci_lower=None, relative_ci_upper=None)
-    if min(p[arm], p[control]) <= 0:
+        return found
+    if min(p[arm], p[0]) <= 0:
         why = "an arm's share is zero, so there is no ratio to give."
-        return none._replace(relative_why=why, odds_why=why)
-    risk = _log_ratio(levels, arm, confidence, claim, control, p, p)
-    found = none._replace(
-        relative=risk.estimate - 1,
-        relative_std_error=float(relative_of(levels, arm, confidence, control).std_error),
-        relative_ci_lower=risk.lower - 1 if risk.lower > 0 else -np.inf,  # open, as the effect's own then is
-        relative_ci_upper=risk.upper - 1,
+        none = found._replace(relative=None, relative_std_error=None, relative_ci_lower=None, relative_ci_upper=None)
+        return none._replace(relative_why=why, odds_ratio_why=why)
+    risk, lower, upper = _log_ratio(levels, arm, confidence, claim, p, p)
+    found = found._replace(
+        relative=risk - 1,
+        relative_std_error=float(relative_of(levels, arm, confidence).std_error),
+        relative_ci_lower=lower - 1 if lower > 0 else -np.inf,  # open, as the effect's own then is
+        relative_ci_upper=upper - 1,
         relative_why="",
     )
-    if max(p[arm], p[control]) >= 1:
-        return found._replace(odds_why="an arm's share is one, so there are no odds to give.")
-    return found._replace(odds_ratio=_log_ratio(levels, arm, confidence, claim, control, p / (1 - p), p * (1 - p)))
+    if max(p[arm], p[0]) >= 1:
+        return found._replace(odds_ratio_why="an arm's share is one, so there are no odds to give.")
+    odds, lower, upper = _log_ratio(levels, arm, confidence, claim, p / (1 - p), p * (1 - p))
+    return found._replace(odds_ratio=odds, odds_ratio_ci_lower=lower, odds_ratio_ci_upper=upper)
 
 
 def _log_ratio(
-    levels: Levels, arm: int, confidence: float, claim: Claim, control: int, of: Floats, over_slope: Floats
-) -> ShareRatio:
-    """The ratio of a function of two levels, with its interval on the log scale, on which its slope is 1/over_slope."""
+    levels: Levels, arm: int, confidence: float, claim: Claim, of: Floats, over_slope: Floats
+) -> tuple[float, float, float]:
+    """The ratio of a function of two levels and its interval, on the log scale, where its slope is 1/over_slope."""
     slope = np.where(over_slope > 0, over_slope, np.nan)
     logs = levels._replace(
         value=np.log(of, out=np.zeros_like(of), where=of > 0),
         covariance=levels.covariance / slope[:, None] / slope,
         away=None,
     )
-    estimate, variance, df = (float(x) for x in difference_of(logs, arm, control))
+    estimate, variance, df = (float(x) for x in difference_of(logs, arm))
     reach = critical(claim.coverage(confidence), df) * float(np.sqrt(variance))
-    ends = claim.opened(*np.clip([estimate - reach, estimate + reach], -700, 700).tolist())
-    return ShareRatio(float(np.exp(estimate)), *np.exp(ends).tolist())
+    lower, upper = np.exp(claim.opened(*np.clip([estimate - reach, estimate + reach], -700, 700).tolist())).tolist()
+    return float(np.exp(estimate)), lower, upper
 
 
 def withheld(levels: Levels, arms: tuple[int, int]) -> str:

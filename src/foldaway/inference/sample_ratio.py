@@ -13,7 +13,7 @@ records the units have. Hotelling's T² tests whether it is zero.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -60,6 +60,13 @@ class SampleRatio(msgspec.Struct, frozen=True):
         """Whether nothing says that the counts do not fit."""
         return self.state != "fails"
 
+    def of_several(self) -> SampleRatio:
+        """The check where a unit may have several records: it is open if these do not fit as they are.
+
+        With units of several records they would only fit better: counts that fit as they are, fit.
+        """
+        return self if self.ok else msgspec.structs.replace(self, statistic=None, p_value=None, test="none")
+
 
 def sample_ratio(observed: Mapping[str, int], probabilities: Mapping[str, float], counted: str) -> SampleRatio:
     """Pearson's chi-square test of the arms' counts.
@@ -76,30 +83,24 @@ def sample_ratio(observed: Mapping[str, int], probabilities: Mapping[str, float]
 
 
 def sample_ratio_of_records(
-    observed: Mapping[str, int], probabilities: Mapping[str, float], squares: float | None, df: int
+    observed: Mapping[str, int], probabilities: Mapping[str, float], squares: float, df: int
 ) -> SampleRatio:
     """The test of records where a unit may have several.
 
     Args:
         observed: The arms' numbers of records.
         probabilities: The plan's.
-        squares: Σ m² over all units, estimated; None if nothing tells it.
+        squares: Σ m² over all units, estimated.
         df: The degrees of freedom of that estimate.
 
     Example:
         >>> sample_ratio_of_records({"a": 5_000, "b": 5_400}, {"a": 0.5, "b": 0.5}, 104_000.0, 1000).state
         'passes'
-        >>> sample_ratio_of_records({"a": 5_000, "b": 5_400}, {"a": 0.5, "b": 0.5}, None, 0).state
+        >>> sample_ratio({"a": 5_000, "b": 5_400}, {"a": 0.5, "b": 0.5}, "records").of_several().state
         'open'
     """
     from scipy.special import fdtrc
 
-    if squares is None:
-        # With units of several records it would only fit better: counts that fit as they are, fit.
-        by_record = sample_ratio(observed, probabilities, "records")
-        if by_record.ok:
-            return by_record
-        return msgspec.structs.replace(by_record, statistic=None, p_value=None, test="none")
     expected, pearson = _pearson(observed, probabilities)
     statistic = pearson * sum(observed.values()) / squares if squares else 0.0
     freedom = len(expected) - 1
@@ -110,69 +111,45 @@ def sample_ratio_of_records(
 def sample_ratio_of_groups(
     records: Floats, probabilities: Mapping[str, float], counted: str = "records"
 ) -> SampleRatio:
-    """The test of records that come by groups of units: see `group_ratio`.
+    """The test of records that come by groups of units.
 
-    Args:
-        records: The number of records by arm and group.
-        probabilities: The plan's.
-        counted: What these are.
-    """
-    observed = {arm: int(n) for arm, n in zip(probabilities, records.sum(axis=1), strict=True)}
-    test = group_ratio(records, np.array(list(probabilities.values())))
-    if test.p_value is None:
-        return sample_ratio_of_records(observed, probabilities, None, 0)
-    expected, _ = _pearson(observed, probabilities)
-    return SampleRatio(counted, observed, expected, test.statistic, test.p_value, "groups")
-
-
-class GroupRatio(NamedTuple):
-    """Hotelling's T² of the arms' counts and its p-value; None, and `why`, if it cannot be told."""
-
-    statistic: float | None
-    p_value: float | None
-    why: str = ""
-
-
-def group_ratio(records: Floats, probabilities: Floats) -> GroupRatio:
-    """Test the arms' numbers of records against the plan's probabilities.
-
-    An alarm says that either the randomisation broke, or an arm changes how many records a unit has.
-
-    Args:
-        records: The number of records by arm and group.
-        probabilities: The plan's, by arm.
+    An alarm says that either the randomisation broke, or an arm changes how many records a unit has. Records are by arm
+    and group.
 
     Example:
         >>> rng = np.random.default_rng(1)
         >>> sound = rng.poisson(100, (2, 128))
-        >>> group_ratio(sound, np.array([0.5, 0.5])).p_value > 0.001
-        True
-        >>> group_ratio(sound * np.array([[1], [2]]), np.array([0.5, 0.5])).p_value < 0.001
-        True
+        >>> sample_ratio_of_groups(sound, {"a": 0.5, "b": 0.5}).state
+        'passes'
+        >>> sample_ratio_of_groups(sound * np.array([[1], [2]]), {"a": 0.5, "b": 0.5}).state
+        'fails'
     """
+    observed = {arm: int(n) for arm, n in zip(probabilities, records.sum(axis=1), strict=True)}
     groups = records[:, records.sum(axis=0) > 0]
-    shares = np.asarray(probabilities, dtype=np.float64)[:, None] * groups.sum(axis=0)
-    return total_is_zero((groups - shares)[1:])  # the control's is minus the sum of the others'
+    shares = np.array(list(probabilities.values()), dtype=np.float64)[:, None] * groups.sum(axis=0)
+    test = total_is_zero((groups - shares)[1:])  # the control's is minus the sum of the others'
+    if test is None:
+        return sample_ratio(observed, probabilities, "records").of_several()
+    return SampleRatio(counted, observed, _pearson(observed, probabilities)[0], *test, "groups")
 
 
-def total_is_zero(apart: Floats) -> GroupRatio:
-    """Hotelling's T² of the sum over groups.
+def total_is_zero(apart: Floats) -> tuple[float, float] | None:
+    """Hotelling's T² of a sum over groups that is zero but for chance, by arm, and its p-value.
 
-    Args:
-        apart: By arm and group, what is to add up to zero but for chance.
+    None if groups are too few, or do not vary.
     """
     from scipy.special import fdtrc
 
     free, count = apart.shape
     if count < LEAST_GROUPS + free:
-        return GroupRatio(None, None, f"there are units in only {count} groups; it takes {LEAST_GROUPS + free}.")
+        return None
     away = apart - apart.mean(axis=1, keepdims=True)
     covariance = count / (count - 1) * away @ away.T
     if np.linalg.matrix_rank(covariance) < free:
-        return GroupRatio(None, None, "the arms' shares do not vary between groups.")
+        return None
     total = apart.sum(axis=1)
     statistic = float(total @ np.linalg.solve(covariance, total))
-    return GroupRatio(statistic, float(fdtrc(free, count - free, statistic * (count - free) / (free * (count - 1)))))
+    return statistic, float(fdtrc(free, count - free, statistic * (count - free) / (free * (count - 1))))
 
 
 def sample_ratio_with_noise(

@@ -7,9 +7,6 @@ all arms of all strata.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
-
 import numpy as np
 
 from foldaway.inference.levels import Levels
@@ -23,39 +20,21 @@ from foldaway.tallies.sums import Sums
 _LEAST_EXPECTED = 10
 
 
-class Blocks(NamedTuple):
-    """One outcome's spread in every stratum that has records, and the strata's sizes.
+def blocked(plan: Plan, sums: Sums, outcome: int) -> Levels | None:
+    """The arms' levels by stratum, combined; from sums whose arms are those of each stratum side by side.
 
-    Attributes:
-        spread: Strata by arms.
-        size: Each stratum's share of all records.
+    None if some arm has fewer than two records in a stratum, so that its spread there is unknown.
     """
-
-    spread: Spread
-    size: Floats
-
-    @property
-    def sparse(self) -> bool:
-        """Whether some arm has fewer than two records in a stratum, so that its spread there is unknown."""
-        return bool(np.any(self.spread.n < 2))
-
-
-def blocks_of(plan: Plan, sums: Sums, outcome: int) -> Blocks:
-    """One outcome's, from sums whose arms are those of each stratum side by side."""
-    assert plan.strata is not None
     found = spread_of(sums, outcome)
     parts = (*found[:4], found.n if found.effective is None else found.effective)
     n, weight, mean, products, worth = (each.reshape(-1, len(plan.arms), *each.shape[1:]) for each in parts)
     there = n.sum(axis=1) > 0
     spread = Spread(n[there], weight[there], mean[there], products[there], found.level, worth[there])
+    if np.any(spread.n < 2):
+        return None
     # Records weigh 1/π of their arm besides the plan's own weights, so that the arms of a stratum weigh alike.
     size = (spread.weight * _shares(plan)[there]).sum(axis=1) if plan.weight is not None else spread.n.sum(axis=1)
-    return Blocks(spread, size / size.sum())
-
-
-def blocked(blocks: Blocks) -> Levels:
-    """The arms' levels, by stratum and combined."""
-    each, size = welch(blocks.spread), blocks.size
+    each, size = welch(spread), size / size.sum()
     variances = size[:, None] ** 2 * np.diagonal(each.covariance, axis1=-2, axis2=-1)
     variance = variances.sum(axis=0)
     known = np.diagonal(each.doubt, axis1=-2, axis2=-1)
@@ -91,9 +70,8 @@ def sample_ratio_of_strata(plan: Plan, counts: Floats) -> SampleRatio:
         each = float(np.sum((counts - by_stratum)[large] ** 2 / by_stratum[large]))
         p, statistic = min((p, statistic), (float(chdtrc(int(large.sum()) * len(away), each)), each))
         p = min(1.0, 2 * p)
-    seen: Mapping[str, int] = dict(zip(plan.arms, observed.astype(int).tolist(), strict=True))
-    wanted = dict(zip(plan.arms, expected.tolist(), strict=True))
-    return SampleRatio("records", dict(seen), wanted, statistic, p)
+    seen = dict(zip(plan.arms, observed.astype(int).tolist(), strict=True))
+    return SampleRatio("records", seen, dict(zip(plan.arms, expected.tolist(), strict=True)), statistic, p)
 
 
 def sample_ratio_of_weights(plan: Plan, weights: Floats, records: Floats) -> SampleRatio:
@@ -110,11 +88,11 @@ def sample_ratio_of_weights(plan: Plan, weights: Floats, records: Floats) -> Sam
     """
     everyone = records.sum(axis=0)
     test = total_is_zero((weights - everyone)[:, everyone > 0]) if plan.weight is None else None
-    if test is None or test.p_value is None:
+    if test is None:
         return sample_ratio_of_groups(weights, dict.fromkeys(plan.arms, 1 / len(plan.arms)), "weighted records")
     seen = {arm: int(weight) for arm, weight in zip(plan.arms, weights.sum(axis=1), strict=True)}
     wanted = dict.fromkeys(plan.arms, float(everyone.sum()))
-    return SampleRatio("weighted records", seen, wanted, test.statistic, test.p_value, "groups")
+    return SampleRatio("weighted records", seen, wanted, *test, "groups")
 
 
 def _shares(plan: Plan) -> Floats:

@@ -11,9 +11,8 @@ import msgspec
 import numpy as np
 
 from foldaway.inference.anytime import ENOUGH, LEAST_GROUPS_ANYTIME, anytime_variance
-from foldaway.inference.crossing import crossing
 from foldaway.inference.levels import LEAST_GROUPS, Levels, difference_of
-from foldaway.inference.power import Aim, expected_levels, single_look, smallest
+from foldaway.inference.power import Aim, crossing, expected_levels, single_look, smallest
 from foldaway.keeping.cohort import GROWTH
 from foldaway.numerics.block import Floats
 from foldaway.planning.baseline import Baseline

@@ -85,7 +85,7 @@ def test_the_ends_of_the_set_are_where_the_test_turns() -> None:
     root = chance.normal(0, 0.05, (4, 4))
     doubt, groups = np.full((4, 4), 1 / 60), np.full(4, 60)
     levels = Levels(np.array([5.0, 6.0, 0.1, 0.6]), root @ root.T, doubt, np.full(4, 99), groups)
-    effect, strength = complier_effect(levels, 1, 0.95)
+    effect = complier_effect(levels, 1, 0.95)
     assert effect.ci_lower is not None
     assert effect.ci_upper is not None
     assert effect.df is not None
@@ -93,7 +93,8 @@ def test_the_ends_of_the_set_are_where_the_test_turns() -> None:
         contrast = np.array([-1, 1, rho, -rho])
         statistic = contrast @ levels.value / np.sqrt(contrast @ levels.covariance @ contrast)
         assert abs(statistic) == pytest.approx(stdtrit(effect.df, 0.975), rel=1e-9)
-    assert strength == pytest.approx(0.25 / (np.array([-1, 1]) @ levels.covariance[2:, 2:] @ np.array([-1, 1])))
+    between = np.array([-1, 1]) @ levels.covariance[2:, 2:] @ np.array([-1, 1])
+    assert effect.first_stage == pytest.approx(0.25 / between)
 
 
 def test_a_weak_first_stage_is_withheld_with_its_reason() -> None:

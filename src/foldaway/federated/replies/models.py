@@ -24,7 +24,7 @@ import numpy as np
 
 from foldaway.errors import EstimateError, MessageError
 from foldaway.federated.messages import Coefficients, Model, packed, unpacked
-from foldaway.inference.contrast import Contrast, Question
+from foldaway.inference.contrast import Question
 from foldaway.inference.estimators import estimator
 from foldaway.numerics.block import Floats
 from foldaway.numerics.linalg import frame_rows
@@ -106,7 +106,6 @@ def _model(plan: Plan, arms: Sequence[ArmTally], name: str, outcome: int) -> Mod
     own = estimator(name, question)
     # Scores by inverse probabilities are combined from residuals about the arm's mean.
     contrast = estimator(word.residuals_of, question) if word.residuals_of else own
-    assert isinstance(contrast, Contrast)
     places = range(len(arms))
     deltas = [packed(contrast.fit.reading(a).delta) for a in places]
     breads: list[bytes] | None = None

@@ -10,13 +10,13 @@ import numpy as np
 
 from foldaway.errors import EstimateError
 from foldaway.inference.bootstrap import ArmReplicates, Distribution, Replicated, replicates_in
-from foldaway.inference.contrast import Answer, Question, common_frame
+from foldaway.inference.contrast import Contrast, Question, common_frame
 
 
 class Computation(Protocol):
     """What an estimator's file has in it. Nothing else needs to know of an estimator, but for its declaration."""
 
-    def fitted(self, question: Question) -> Answer:
+    def fitted(self, question: Question) -> Contrast:
         """The estimator on the arms' tallies."""
         ...
 
@@ -30,7 +30,7 @@ def computation(name: str) -> Computation:
     return cast(Computation, import_module(f"{__name__}.{name}"))
 
 
-def estimator(name: str, question: Question) -> Answer:
+def estimator(name: str, question: Question) -> Contrast:
     """The estimator's answer to a question."""
     if not question.arms[0].n or not question.arms[question.arm].n:
         raise EstimateError("an arm has no records yet.")

@@ -11,42 +11,41 @@ from collections.abc import Sequence
 import numpy as np
 
 from foldaway.inference.bootstrap import ArmReplicates, Replicated
-from foldaway.inference.contrast import Estimate, Question, plain_frame, root
+from foldaway.inference.contrast import Contrast, Estimate, Question, plain_frame, root
 from foldaway.inference.few_units import degrees_of_freedom
 from foldaway.inference.fit import ArmModel, Fit
 from foldaway.inference.variance import covariance
 
 
-class WeightedOutcomes:
+class WeightedOutcomes(Contrast):
     """The mean of outcomes divided by the probability of their arm, over all records."""
 
     def __init__(self, question: Question) -> None:
-        self.question = question
         arm, pi = question.arm, question.probabilities
-        self.fit, self._control = self._mean({arm: 1 / pi[arm], 0: -1 / pi[0]}), self._mean({0: 1 / pi[0]})
-        self._treated = self._mean({arm: 1 / pi[arm]})
+        one = np.ones(1)
+        super().__init__(_mean(question, {arm: 1 / pi[arm], 0: -1 / pi[0]}), one, one, 0.0)
+        self._control, self._treated = _mean(question, {0: 1 / pi[0]}), _mean(question, {arm: 1 / pi[arm]})
 
     def point(self) -> Estimate:
         """The effect and the control's level."""
-        return Estimate(float(self.fit.coef[0]), np.nan, np.nan, float(self._control.coef[0]), np.nan, np.nan)
+        return super().point()._replace(base=float(self._control.coef[0]))
 
     def estimate(self, kind: str) -> Estimate:
         """Both with their errors."""
         own, below, above = (float(covariance(fit, kind)[0, 0]) for fit in (self.fit, self._control, self._treated))
         return self.point()._replace(
             std_error=root(own),
-            df=degrees_of_freedom(self.fit, kind, np.ones(1)),
+            df=degrees_of_freedom(self.fit, kind, self.effect),
             base_std_error=root(below),
             covariance=(above - own - below) / 2,
         )
 
-    def _mean(self, scales: dict[int, float]) -> Fit:
-        """The regression on a constant of the outcome times the arm's scale, zero for arms not named."""
-        arms = self.question.arms
-        k = arms[0].shape.regressors
-        L = np.eye(k)[:1]
-        models = [ArmModel(arm, L, scales.get(a, 0.0)) for a, arm in enumerate(arms)]
-        return Fit(models, self.question.outcome, plain_frame(arms[0].frame, k, center=0.0))
+
+def _mean(question: Question, scales: dict[int, float]) -> Fit:
+    """The regression on a constant of the outcome times the arm's scale, zero for arms not named."""
+    k = question.arms[0].shape.regressors
+    models = [ArmModel(arm, np.eye(k)[:1], scales.get(a, 0.0)) for a, arm in enumerate(question.arms)]
+    return Fit(models, question.outcome, plain_frame(question.arms[0].frame, k, center=0.0))
 
 
 fitted = WeightedOutcomes

@@ -54,17 +54,12 @@ class InPopulation(Contrast):
         self._arms, self._frame, self._mean = arms, frame, mean
 
     def variance(self, contrast: Floats, kind: str) -> float:
-        """The variance of the contrast, and what the mean adds to it."""
+        """The variance of the contrast, and what the mean adds to it: δ'Var(x̄)δ."""
         # How the contrast moves with the mean: each arm's coefficients times the arm's share in it.
         k = len(self._mean)
         shares, coef = contrast.reshape(-1, k)[:, :1], self.fit.coef.reshape(-1, k)
         slopes: Floats = (shares * coef).sum(axis=0)
-        return super().variance(contrast, kind) + self._added(slopes, kind)
-
-    def _added(self, slopes: Floats, kind: str) -> float:
-        """δ'Var(x̄)δ."""
         tally = UNITS if is_clustered(kind) else RECORDS
-        k = len(self._mean)
         omega = np.zeros((k, k))
         for arm in self._arms:
             Bx = arm.frame.change_to(self._frame)[:k, :k]
@@ -79,7 +74,7 @@ class InPopulation(Contrast):
             else:
                 raise EstimateError("errors for the population need the sums by unit, which devices have not sent.")
         weight = sum(float(arm.factor.R[0, 0]) ** 2 for arm in self._arms)
-        return float(slopes @ omega @ slopes) / weight / weight
+        return super().variance(contrast, kind) + float(slopes @ omega @ slopes) / weight / weight
 
 
 def replicated(question: Question, arms: Sequence[ArmReplicates], center: float) -> Replicated:

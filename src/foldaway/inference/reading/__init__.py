@@ -1,7 +1,7 @@
 """How each kind of outcome is read from sums by group, or from the moments that they will come from.
 
-A kind's file has a function that gives the arms' levels and their covariance for one of its estimators and one kind of
-error; `READERS` has a line for it. Errors, intervals, relative effects and rounding follow from the levels.
+A kind has a function that gives the arms' levels and their covariance for one of its estimators and one kind of error;
+`READERS` has a line for it. Errors, intervals, relative effects and rounding follow from the levels.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from collections.abc import Callable
 
 from foldaway.inference.levels import Levels
 from foldaway.inference.reading.compliers import complier_levels
-from foldaway.inference.reading.mean import mean_levels
+from foldaway.inference.reading.mean import mean_levels, total_levels
 from foldaway.inference.reading.quantile import quantile_levels
 from foldaway.inference.reading.ratio import ratio_levels
 from foldaway.inference.reading.source import Source
-from foldaway.inference.reading.total import total_levels
 from foldaway.plan.vocabulary import ESTIMATORS
 
 READERS: dict[str, Callable[[Source], Levels]] = {

@@ -10,7 +10,6 @@ where Δd is small, and is then unbounded.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -23,13 +22,6 @@ from foldaway.inference.levels import ArmEffect, Levels, difference_of, fieller,
 from foldaway.inference.reading.source import Source
 from foldaway.inference.welch import prediction_rate, spread_of
 from foldaway.numerics.block import Floats
-
-
-class ComplierEffect(NamedTuple):
-    """The effect, and F of the first stage: how many times its error, squared, the arms differ in what was received."""
-
-    effect: ArmEffect
-    first_stage: float | None
 
 
 def complier_levels(source: Source) -> Levels:
@@ -60,14 +52,15 @@ def complier_levels(source: Source) -> Levels:
     )
 
 
-def complier_effect(levels: Levels, arm: int, confidence: float, claim: Claim = DIFFERS) -> ComplierEffect:
+def complier_effect(levels: Levels, arm: int, confidence: float, claim: Claim = DIFFERS) -> ArmEffect:
     """What is told of one arm, from levels of the outcome and of what was received.
 
+    F of the first stage is how many times its error, squared, the arms differ in what was received.
     Whether it is different from 0 is a test of the outcome's own effect: the ratio is 0 where that is.
     """
     arms = len(levels.value) // 2
     if why := withheld(levels, (arm, 0)):
-        return ComplierEffect(ArmEffect(None, None, reliable=False, why=why, relative_why=why), None)
+        return ArmEffect(reliable=False, why=why)
     above, below = difference_of(levels, arm), difference_of(levels, arms + arm, arms)
     contrast = np.zeros((2, 2 * arms))
     contrast[0, [arm, 0]] = contrast[1, [arms + arm, arms]] = 1, -1
@@ -76,10 +69,10 @@ def complier_effect(levels: Levels, arm: int, confidence: float, claim: Claim = 
         float(each) for each in (above.estimate, below.estimate, above.variance, below.variance, above.df)
     )
     if not math.isfinite(a):  # told to others, an arm without spread has no level
-        return ComplierEffect(ArmEffect(a, None), None)
+        return ArmEffect(a)
     if not (b and theirs > 0 and ours > 0):
         why = "the arms do not differ in what was received, so nobody's effect can be told from it."
-        return ComplierEffect(ArmEffect(None, None, reliable=False, why=why, relative_why=why), None)
+        return ArmEffect(reliable=False, why=why)
     strength = b * b / theirs
     lower, upper, bounded = fieller(a, b, (ours, theirs, between), critical(claim.coverage(confidence), df))
     if not bounded:
@@ -87,7 +80,7 @@ def complier_effect(levels: Levels, arm: int, confidence: float, claim: Claim = 
             f"the arms differ too little in what was received (the first stage's F is {strength:.2g}) for the effect "
             "to have bounds."
         )
-        return ComplierEffect(ArmEffect(a / b, None, reliable=False, why=why, relative_why=why), strength)
+        return ArmEffect(a / b, reliable=False, why=why, first_stage=strength)
 
     def spread(ratio: float) -> float:
         """The error of Δy − ρ Δd."""
@@ -95,5 +88,5 @@ def complier_effect(levels: Levels, arm: int, confidence: float, claim: Claim = 
 
     tests = claim.by_student(lambda t: math.copysign(1.0, b) * (a - t * b) / (spread(t) or math.inf), df)
     ends = claim.opened(float(lower), float(upper))
-    found = ArmEffect(a / b, None, spread(a / b) / abs(b), df, *ends, *tests)
-    return ComplierEffect(found._replace(relative_why="there is no control level to compare compliers with."), strength)
+    found = ArmEffect(a / b, None, spread(a / b) / abs(b), df, *ends, *tests, first_stage=strength)
+    return found._replace(relative_why="there is no control level to compare compliers with.")

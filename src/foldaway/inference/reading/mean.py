@@ -1,17 +1,19 @@
-"""Means and shares: of y, or adjusted by what the covariates predict."""
+"""Means and shares, of y or adjusted by what the covariates predict; and totals per assigned unit."""
 
 from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
+
 from foldaway.errors import EstimateError
 from foldaway.inference.adjusting import too_few
 from foldaway.inference.group_regression import jackknife_regression, regression_welch
-from foldaway.inference.jackknife import adjusted_mean, cells_of, jackknife, jackknife_adjusted, mean
+from foldaway.inference.jackknife import adjusted_mean, cells_of, jackknife, jackknife_adjusted, mean, total_per_unit
 from foldaway.inference.levels import Levels
 from foldaway.inference.reading.source import Source
-from foldaway.inference.strata import blocked, blocks_of
-from foldaway.inference.welch import noisy_shares, prediction_rate, spread_of, welch
+from foldaway.inference.strata import blocked
+from foldaway.inference.welch import noisy_shares, prediction_rate, spread_of, welch, welch_total
 from foldaway.tallies.release import cell_of
 
 
@@ -23,10 +25,8 @@ def mean_levels(source: Source) -> Levels:
         whole, scale = cells.total(), cell_of(source.plan).scale
         return noisy_shares(whole.weight, whole.value, whole.level, (scale[0], scale[1 + place]))
     if not source.adjusts:
-        if source.strata is not None:
-            blocks = blocks_of(source.plan, source.strata, place)
-            if not blocks.sparse:
-                return blocked(blocks)
+        if source.strata is not None and (levels := blocked(source.plan, source.strata, place)) is not None:
+            return levels
         return jackknife(mean, cells) if source.by_group else welch(spread_of(source.sums, place))
     if source.moments is not None:
         moments, within = source.moments.of(place)
@@ -42,3 +42,15 @@ def mean_levels(source: Source) -> Levels:
     if source.by_group:
         return jackknife(partial(adjusted_mean, rate=rate, recentred=source.recentred), cells)
     return welch(spread, rate)
+
+
+def total_levels(source: Source) -> Levels:
+    """Σv over the arm's probability, and over the number of assigned units where the plan tells it."""
+    (place,) = source.places
+    units = float(source.plan.assigned_units or 1)
+    # Within strata, records weigh one over their probability already.
+    own = [1.0 if source.plan.strata is not None else share for share in source.plan.arms.values()]
+    shares = np.tile(own, source.sums.shape.arms // len(own))
+    if source.by_group:
+        return jackknife(partial(total_per_unit, probabilities=shares, units=units), cells_of(source.sums, place))
+    return welch_total(spread_of(source.sums, place), shares, units)

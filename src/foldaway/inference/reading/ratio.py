@@ -12,16 +12,7 @@ import numpy as np
 from foldaway.errors import EstimateError
 from foldaway.inference.adjusting import fit_start, too_few
 from foldaway.inference.group_regression import left_out_levels
-from foldaway.inference.jackknife import (
-    Cells,
-    adjusted_mean,
-    adjusted_means,
-    cells_of,
-    jackknife,
-    jackknifed,
-    mean,
-    ratio,
-)
+from foldaway.inference.jackknife import adjusted_mean, adjusted_means, cells_of, jackknife, jackknifed, mean, ratio
 from foldaway.inference.levels import Levels
 from foldaway.inference.reading.source import Source
 from foldaway.inference.welch import prediction_rate, ratio_welch, spread_of, welch
@@ -49,7 +40,11 @@ def ratio_levels(source: Source) -> Levels:
     rates = [prediction_rate(spread_of(source.sums, place)) for place in source.places]
     if not source.by_group:
         return ratio_welch(source.sums, (above, below), (float(rates[0]), float(rates[1])))
-    levels = _divided(_adjusted(cells[0], rates[0]), _adjusted(cells[1], rates[1]), cells[0].weight)
+    top, bottom = (
+        (adjusted_mean(each.total(), rate), adjusted_mean(each.left_out(), rate))
+        for each, rate in zip(cells, rates, strict=True)
+    )
+    levels = _divided(top, bottom, cells[0].weight)
     records = cells[0].records
     return levels if records is None else levels._replace(n=records.sum(axis=-2))
 
@@ -73,10 +68,6 @@ def _rich(source: Source, above: int, below: int) -> Levels:
     n, arms, slopes = float(levels.n.sum()), len(levels.n), moments.shape.row.regressors - 1
     spent = (n - arms) / max(n - arms - slopes, 1.0)
     return levels._replace(covariance=levels.covariance * spent, doubt=levels.doubt * spent)
-
-
-def _adjusted(cells: Cells, rate: Floats) -> tuple[Floats, Floats]:
-    return adjusted_mean(cells.total(), rate), adjusted_mean(cells.left_out(), rate)
 
 
 def _divided(above: tuple[Floats, Floats], below: tuple[Floats, Floats], weight: Floats) -> Levels:
