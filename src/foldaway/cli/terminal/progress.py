@@ -59,7 +59,8 @@ def fold_earlier(
 ) -> None:
     """Fold files of earlier records, which need not have some of the plan's columns."""
     from foldaway.sources.formats.chunk import WantedColumns, wanted_by
-    from foldaway.sources.runs.shares import ReadOptions, fold_columns
+    from foldaway.sources.formats.files import ReadOptions
+    from foldaway.sources.runs.shares import fold_columns
 
     columns = wanted_by(plan)
     wanted = WantedColumns(columns.numeric, tuple(name for name in columns.text if name not in without))
