@@ -17,7 +17,7 @@ from foldaway.numerics.block import Block, Floats, Shape
 from foldaway.numerics.kernels.weights import weights
 from foldaway.paper import bootstrap_least_squares
 from foldaway.plan import Bootstrap
-from foldaway.tallies.replicates import Replicates, ReplicatesKind
+from foldaway.tallies.replicates import Replicates
 from studies.findings import Findings, counted, options_of, publish
 
 NAME = "bootstrap_start"
@@ -52,7 +52,7 @@ def replicates(X: Floats, y: Floats, unit: NDArray[np.uint64], m: int, bootstrap
     Algorithm 3 is recursive least squares, which is least squares: its replicates are those of the moments of the
     first m records, once, plus the weighted moments of the others.
     """
-    empty = ReplicatesKind(bootstrap).empty(Shape(X.shape[1], 1))
+    empty = Replicates.empty(bootstrap, Shape(X.shape[1], 1))
     z = np.vstack([X.T, y])
     first, rest = (empty.fold(Block(z[:, part], key=unit[part])) for part in (slice(m), slice(m, None)))
     square, cross = rest.moments(0)

@@ -67,7 +67,7 @@ class LeastSquares:
             raise ValueError("`groups` must be a power of two, for example 128.")
         self.columns = names
         shape = Shape(len(names), 1)
-        kinds: Kinds = {RECORDS: Scores, UNITS: UnitScores} if robust and groups is None else {}
+        kinds: Kinds = {RECORDS: Scores.empty, UNITS: UnitScores.empty} if robust and groups is None else {}
         self._folded = ArmTally.empty(shape, kinds)
         self._stream: RowStream | None = None
         self._secret = None if groups is None else Secret(key)

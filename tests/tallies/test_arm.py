@@ -103,7 +103,7 @@ def test_tiny_numbers_leave_the_tallies_finite(tiny: float) -> None:
     rng = np.random.default_rng(3)
     rows = np.vstack([np.ones(200), tiny * rng.normal(size=200), rng.normal(size=200)])
     rows[1, :60] = 0
-    arm = ArmTally.empty(Shape(2, 1), {RECORDS: Scores})
+    arm = ArmTally.empty(Shape(2, 1), {RECORDS: Scores.empty})
     for start, stop in pairwise([0, 60, 61, 90, 200]):
         arm = arm.fold(Block(rows[:, start:stop].copy()))
     scores = arm.tallies[RECORDS]
@@ -127,10 +127,10 @@ def test_an_emptied_arm_has_the_frame_and_no_records() -> None:
 @pytest.mark.parametrize("fault", ["frame", "count", "tallies", "form"])
 def test_what_is_no_arm_is_refused(fault: str) -> None:
     shape = Shape(1, 1)
-    arm = ArmTally.empty(shape, {RECORDS: Scores}).fold(Block(np.array([[1.0, 1.0], [2.0, 3.0]])))
+    arm = ArmTally.empty(shape, {RECORDS: Scores.empty}).fold(Block(np.array([[1.0, 1.0], [2.0, 3.0]])))
     state = arm.state()
     if fault == "frame":
-        state.frame = ArmTally.empty(shape, {}).factor.state().R  # zeros: it cannot be undone
+        state.frame = ArmTally.empty(shape, {}).factor.state().array  # zeros: it cannot be undone
     elif fault == "count":
         state.frame_n = -1
     elif fault == "tallies":

@@ -16,7 +16,7 @@ from foldaway.tallies.kinds import RECORDS, UNITS
 from foldaway.tallies.scores import Scores, UnitScores
 
 SHAPE = Shape(3, 2)
-KINDS: Kinds = {RECORDS: Scores, UNITS: UnitScores}
+KINDS: Kinds = {RECORDS: Scores.empty, UNITS: UnitScores.empty}
 
 
 def make_batch(n: int, arms: int = 3, *, units: bool = False, weighted: bool = False, seed: int = 1) -> Batch:

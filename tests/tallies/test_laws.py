@@ -29,12 +29,13 @@ from foldaway.tallies.frame import Frame
 from foldaway.tallies.histogram import Histogram, HistogramShape
 from foldaway.tallies.kinds import KINDS as TALLIES
 from foldaway.tallies.kinds import RECORDS, REPLICATES, UNITS, kinds_of
-from foldaway.tallies.replicates import ReplicatesKind
+from foldaway.tallies.replicates import Replicates
 from foldaway.tallies.scores import Scores, UnitScores
+from foldaway.tallies.tally import Kind
 from laws import Grams, Rows, Subject, check_addition, check_identity, check_laws, rows
 from trials import folded, make_trial, trials
 
-KINDS: Kinds = {RECORDS: Scores, UNITS: UnitScores}
+KINDS: Kinds = {RECORDS: Scores.empty, UNITS: UnitScores.empty}
 
 
 def factor_grams(factor: Factor, _: Any) -> Grams:
@@ -88,9 +89,15 @@ def reply_grams(replies: Replies, _: Any) -> Grams:
     return grams
 
 
-FACTOR = Subject("factor", Factor.empty, Factor.restore, lambda factor: (factor.n,), factor_grams)
-SCORES = Subject("scores", Scores.empty, Scores.restore, score_counts, score_grams)
-UNIT_SCORES = Subject("unit scores", UnitScores.empty, UnitScores.restore, score_counts, score_grams, units=True)
+def restoring(kind: Kind) -> Callable[[Any, Shape], Any]:
+    return lambda state, shape: kind(shape).restored(state)
+
+
+FACTOR = Subject("factor", Factor.empty, restoring(Factor.empty), lambda factor: (factor.n,), factor_grams)
+SCORES = Subject("scores", Scores.empty, restoring(Scores.empty), score_counts, score_grams)
+UNIT_SCORES = Subject(
+    "unit scores", UnitScores.empty, restoring(UnitScores.empty), score_counts, score_grams, units=True
+)
 ARM = Subject(
     "arm",
     functools.partial(ArmTally.empty, kinds=KINDS),
@@ -154,7 +161,7 @@ def histograms(groups: int, weighted: bool, compiled: bool) -> Subject:
 
 HISTOGRAMS = [histograms(*kind) for kind in product((1, 4), (False, True), (False, True))]
 
-RESAMPLED: Kinds = {**KINDS, REPLICATES: ReplicatesKind(fa.Bootstrap(9))}
+RESAMPLED: Kinds = {**KINDS, REPLICATES: functools.partial(Replicates.empty, fa.Bootstrap(9))}
 RESAMPLED_ARM = replace(
     ARM,
     name="arm with replicates",
@@ -164,10 +171,10 @@ RESAMPLED_ARM = replace(
 
 
 def replicates(bootstrap: fa.Bootstrap) -> Subject:
-    kind = ReplicatesKind(bootstrap)
+    kind = functools.partial(Replicates.empty, bootstrap)
     name = f"{bootstrap.replicates} {bootstrap.weights} replicates"
     counts = operator.attrgetter("n")
-    return Subject(name, kind.empty, kind.restore, counts, replicate_sums, scale=np.abs)
+    return Subject(name, kind, restoring(kind), counts, replicate_sums, scale=np.abs)
 
 
 BOOTSTRAPS = [fa.Bootstrap(count, kind) for kind in get_args(Weights) for count in (2, 5, 70)]
@@ -181,7 +188,7 @@ def test_every_tally_that_a_plan_may_keep_is_in_the_list() -> None:
     kinds = kinds_of(msgspec.structs.replace(plan, bootstrap=5))
     assert kinds.keys() == TALLIES.keys() == RESAMPLED.keys()
     listed = {type(subject.empty(Shape(1, 1))) for subject in SUBJECTS}
-    assert {type(kind.empty(Shape(1, 1))) for kind in kinds.values()} <= listed
+    assert {type(kind(Shape(1, 1))) for kind in kinds.values()} <= listed
 
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)

@@ -19,7 +19,7 @@ from foldaway.numerics.kernels.siphash import hash_identifiers
 from foldaway.numerics.kernels.weights import Kind, weights
 from foldaway.paper import bootstrap_least_squares
 from foldaway.tallies import replicates
-from foldaway.tallies.replicates import Replicates, ReplicatesKind
+from foldaway.tallies.replicates import Replicates
 from resampling import KEY, close
 
 PETERSEN = Path(__file__).parents[1] / "data" / "petersen_test_data.txt"
@@ -27,7 +27,7 @@ KINDS: list[Kind] = ["poisson", "double-or-nothing"]
 
 
 def empty(shape: Shape, count: int, kind: Kind = "poisson") -> Replicates:
-    return ReplicatesKind(fa.Bootstrap(count, kind)).empty(shape)
+    return Replicates.empty(fa.Bootstrap(count, kind), shape)
 
 
 def hashes(n: int, first: int = 0) -> Any:
@@ -39,12 +39,11 @@ def hashes(n: int, first: int = 0) -> Any:
 
 @pytest.mark.parametrize("broken", [{"n": -1}, {"shape": (8, 3)}, {"shape": (7, 2)}, {"value": np.nan}], ids=str)
 def test_a_state_that_does_not_fit_is_refused(broken: dict[str, Any]) -> None:
-    kind = ReplicatesKind(fa.Bootstrap(8))
     totals = np.full(broken.get("shape", (8, 2)), broken.get("value", 1.0))
     state = [broken.get("n", 3), [totals.shape, totals.tobytes()]]
     with pytest.raises(StateError):
-        kind.restore(state, Shape(1, 1))
-    good = kind.restore([3, [(8, 2), np.ones((8, 2)).tobytes()]], Shape(1, 1))
+        empty(Shape(1, 1), 8).restored(state)
+    good = empty(Shape(1, 1), 8).restored([3, [(8, 2), np.ones((8, 2)).tobytes()]])
     assert (good.n, good.totals.sum()) == (3, 16)
 
 

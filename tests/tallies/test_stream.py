@@ -16,7 +16,7 @@ from foldaway.tallies.scores import Scores, UnitScores
 from foldaway.tallies.stream import WORTH_COMPILING, RowStream
 
 SHAPE = Shape(3, 1)
-ROBUST: Kinds = {RECORDS: Scores, UNITS: UnitScores}
+ROBUST: Kinds = {RECORDS: Scores.empty, UNITS: UnitScores.empty}
 
 
 def table(n: int, seed: int = 1) -> Floats:

@@ -50,13 +50,11 @@ class ArmTally:
     def empty(cls, shape: Shape, kinds: Kinds) -> Self:
         """The tallies of no records."""
         frame = Frame(np.eye(shape.columns, order="F"), 0)
-        tallies = {name: kind.empty(shape) for name, kind in kinds.items()}
-        return cls(shape, kinds, frame, Factor.empty(shape), tallies)
+        return cls(shape, kinds, frame, Factor.empty(shape), {name: kind(shape) for name, kind in kinds.items()})
 
     def emptied(self) -> Self:
         """The tallies of no records, in this frame: for another worker to fold into."""
-        tallies = {name: kind.empty(self.shape) for name, kind in self.kinds.items()}
-        return replace(self, factor=Factor.empty(self.shape), tallies=tallies)
+        return replace(self.empty(self.shape, self.kinds), frame=self.frame, pooled=self.pooled)
 
     @property
     def n(self) -> int:
@@ -148,8 +146,8 @@ class ArmTally:
         frame = Frame.restore(saved.frame, saved.frame_n, shape)
         if saved.tallies.keys() != kinds.keys():
             raise StateError("the state does not fit its plan: it has other tallies.")
-        tallies = {name: kind.restore(saved.tallies[name], shape) for name, kind in kinds.items()}
-        factor = Factor.restore(saved.factor, shape)
+        tallies = {name: kind(shape).restored(saved.tallies[name]) for name, kind in kinds.items()}
+        factor = Factor.empty(shape).restored(saved.factor)
         framed = min(factor.n, 1) <= saved.frame_n <= factor.n and (factor.n > 0 or not factor.R.any())
         if not framed or any(tally.n > factor.n for tally in tallies.values()):
             raise StateError("the state is damaged: its counts do not fit.")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Self
 
-import msgspec
 import numpy as np
 
 from foldaway.errors import StateError
 from foldaway.keeping.state import Array, decode_part
 from foldaway.numerics.block import Block, Floats, Shape
 from foldaway.numerics.linalg import append_rows, cholesky
+from foldaway.tallies.tally import Counted
 
 # Blocks with fewer rows than this many times K go through Householder QR without further thought.
 _TALL = 16
@@ -19,13 +19,6 @@ _TALL = 16
 # Cholesky of the block's Gram matrix is used where every column keeps at least this share of its squared
 # length once the columns before it are taken out: then squaring costs less than two digits in the worst case.
 _INDEPENDENT = 0.05
-
-
-class FactorState(msgspec.Struct, array_like=True):
-    """What a factor keeps."""
-
-    n: int
-    R: Array
 
 
 @dataclass(slots=True)
@@ -62,18 +55,17 @@ class Factor:
         """R B is again triangular, for B is."""
         return type(self)(self.n, np.asfortranarray(self.R @ B))
 
-    def state(self) -> FactorState:
+    def state(self) -> Counted:
         """What is saved."""
-        return FactorState(self.n, Array.of(self.R))
+        return Counted(self.n, Array.of(self.R))
 
-    @classmethod
-    def restore(cls, state: Any, shape: Shape) -> Self:
+    def restored(self, state: Any) -> Self:
         """The factor from its state."""
-        saved = decode_part(state, FactorState)
-        R = np.asfortranarray(saved.R.read(shape.columns, shape.columns))
+        saved = decode_part(state, Counted)
+        R = np.asfortranarray(saved.array.read(*self.R.shape))
         if saved.n < 0 or np.any(np.tril(R, -1)):
             raise StateError("the state is damaged: a factor is not triangular.")
-        return cls(saved.n, R)
+        return type(self)(saved.n, R)
 
 
 def _gram(block: Block) -> Floats:

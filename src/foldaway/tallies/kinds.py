@@ -1,22 +1,23 @@
 """The tallies of an arm, by name. A new one is a file here that meets ``Tally`` and a line in ``KINDS``."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 from foldaway.plan import Bootstrap, Plan
 from foldaway.plan.analysis import tallies_of
 from foldaway.plan.vocabulary import LEVERAGE, RECORDS, REPLICATES, UNITS
 from foldaway.tallies.arm import Kinds
-from foldaway.tallies.replicates import ReplicatesKind
+from foldaway.tallies.replicates import Replicates
 from foldaway.tallies.scores import Scores, UnitScores
 from foldaway.tallies.tally import Kind
 
 __all__ = ["KINDS", "LEVERAGE", "RECORDS", "REPLICATES", "UNITS", "kinds_of"]
 
 KINDS: dict[str, Callable[[Plan], Kind]] = {
-    RECORDS: lambda _: Scores,
-    UNITS: lambda _: UnitScores,
-    REPLICATES: lambda plan: ReplicatesKind(cast(Bootstrap, plan.bootstrap)),
+    RECORDS: lambda _: Scores.empty,
+    UNITS: lambda _: UnitScores.empty,
+    REPLICATES: lambda plan: partial(Replicates.empty, cast(Bootstrap, plan.bootstrap)),
 }
 """How each tally of the vocabulary is made for a plan that keeps it."""
 

@@ -8,10 +8,9 @@ counter the i.i.d. one of its Algorithms 2 and 3; keeping moments needs no start
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
-import msgspec
 import numpy as np
 
 from foldaway.errors import StateError
@@ -19,14 +18,8 @@ from foldaway.keeping.state import Array, decode_part
 from foldaway.numerics.block import Block, Floats, Shape
 from foldaway.numerics.threads import cores
 from foldaway.plan import Bootstrap
+from foldaway.tallies.tally import Counted
 from foldaway.tallies.vech import lift, lift_map, pair_products
-
-
-class ReplicatesState(msgspec.Struct, array_like=True):
-    """What the tally keeps."""
-
-    n: int
-    totals: Array
 
 
 @dataclass(slots=True)
@@ -45,6 +38,12 @@ class Replicates:
     n: int
     totals: Floats
 
+    @classmethod
+    def empty(cls, bootstrap: Bootstrap, shape: Shape) -> Self:
+        """The tally of no records."""
+        width = shape.pairs + shape.outcomes * shape.regressors
+        return cls(shape, bootstrap, 0, np.zeros((bootstrap.replicates, width)))
+
     def fold(self, block: Block) -> Self:
         """Take the block's records in, each with its own weight in every replicate."""
         from foldaway.numerics.kernels.accumulate import accumulate
@@ -54,11 +53,11 @@ class Replicates:
         products = _products(block.rows, self.shape)
         totals = self.totals.copy()
         accumulate(block.key, products, self.bootstrap.replicates, self.bootstrap.weights, totals, cores())
-        return type(self)(self.shape, self.bootstrap, self.n + len(block), totals)
+        return replace(self, n=self.n + len(block), totals=totals)
 
     def __add__(self, other: Self) -> Self:
         """The tally of both sets of records."""
-        return type(self)(self.shape, self.bootstrap, self.n + other.n, self.totals + other.totals)
+        return replace(self, n=self.n + other.n, totals=self.totals + other.totals)
 
     def rebase(self, B: Floats) -> Self:
         """With w = Bx'x and t = b'x + c y: vech(w w') = P v and w t = C v + c Bx's."""
@@ -69,7 +68,7 @@ class Replicates:
         for o, column in enumerate(range(k, self.shape.columns)):
             s = self.totals[:, m + o * k : m + (o + 1) * k]
             parts.append(v @ lift(Bx.T, B[:k, column]).T + B[column, column] * s @ Bx)
-        return type(self)(self.shape, self.bootstrap, self.n, np.column_stack(parts))
+        return replace(self, totals=np.column_stack(parts))
 
     def moments(self, outcome: int) -> tuple[Floats, Floats]:
         """Σ w x x' (B by k by k) and Σ w x y (B by k) of every replicate."""
@@ -79,30 +78,16 @@ class Replicates:
         square[:, i, j] = square[:, j, i] = self.totals[:, :m]
         return square, self.totals[:, m + outcome * k : m + (outcome + 1) * k]
 
-    def state(self) -> ReplicatesState:
+    def state(self) -> Counted:
         """What is saved."""
-        return ReplicatesState(self.n, Array.of(self.totals))
+        return Counted(self.n, Array.of(self.totals))
 
-
-@dataclass(frozen=True)
-class ReplicatesKind:
-    """Makes empty and restored tallies for a plan's bootstrap."""
-
-    bootstrap: Bootstrap
-
-    def empty(self, shape: Shape) -> Replicates:
-        """The tally of no records."""
-        return Replicates(shape, self.bootstrap, 0, np.zeros(self._size(shape)))
-
-    def restore(self, state: Any, shape: Shape) -> Replicates:
+    def restored(self, state: Any) -> Self:
         """The tally from its state."""
-        saved = decode_part(state, ReplicatesState)
+        saved = decode_part(state, Counted)
         if saved.n < 0:
             raise StateError("the state is damaged: its counts do not fit.")
-        return Replicates(shape, self.bootstrap, saved.n, saved.totals.read(*self._size(shape)))
-
-    def _size(self, shape: Shape) -> tuple[int, int]:
-        return self.bootstrap.replicates, shape.pairs + shape.outcomes * shape.regressors
+        return replace(self, n=saved.n, totals=saved.array.read(*self.totals.shape))
 
 
 def _products(rows: Floats, shape: Shape) -> Floats:

@@ -52,7 +52,8 @@ class Scores:
     @classmethod
     def empty(cls, shape: Shape) -> Self:
         """The tally of no records."""
-        return cls(shape, 0, 0, np.zeros(_length(shape)))
+        (k, outcomes), m = shape, shape.pairs
+        return cls(shape, 0, 0, np.zeros(m * m + outcomes * (m * k + k * k)))
 
     @property
     def scored(self) -> int:
@@ -108,13 +109,12 @@ class Scores:
         """What is saved."""
         return ScoresState(self.n, self.clusters, Array.of(self.sums))
 
-    @classmethod
-    def restore(cls, state: Any, shape: Shape) -> Self:
+    def restored(self, state: Any) -> Self:
         """The tally from its state."""
         saved = decode_part(state, ScoresState)
         if not 0 <= saved.clusters <= saved.n:
             raise StateError("the state is damaged: its counts do not fit.")
-        return cls(shape, saved.n, saved.clusters, saved.sums.read(_length(shape)))
+        return type(self)(self.shape, saved.n, saved.clusters, saved.sums.read(*self.sums.shape))
 
 
 @dataclass(slots=True)
@@ -148,11 +148,6 @@ def split(sums: Floats, shape: Shape) -> tuple[Floats, Floats, Floats]:
 
 def _flat(parts: tuple[Floats, Floats, Floats]) -> Floats:
     return np.concatenate([part.ravel() for part in parts])
-
-
-def _length(shape: Shape) -> int:
-    (k, outcomes), m = shape, shape.pairs
-    return m * m + outcomes * (m * k + k * k)
 
 
 def _unit_sums(x: Floats, y: Floats, unit: NDArray[np.int64]) -> tuple[Floats, Floats]:

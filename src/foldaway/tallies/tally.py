@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol, Self
 
+import msgspec
+
+from foldaway.keeping.state import Array
 from foldaway.numerics.block import Block, Floats, Shape
 
 
-class Kind(Protocol):
-    """Makes tallies of one kind, empty or from their state. A tally's own class may serve."""
+class Counted(msgspec.Struct, array_like=True):
+    """What most tallies keep: the number of records, and one array."""
 
-    def empty(self, shape: Shape) -> Tally:
-        """The tally of no records."""
-        ...
-
-    def restore(self, state: Any, shape: Shape) -> Tally:
-        """The tally that ``state`` came from; a StateError if it does not fit."""
-        ...
+    n: int
+    array: Array
 
 
 class Tally(Protocol):
@@ -45,3 +44,11 @@ class Tally(Protocol):
     def state(self) -> Any:
         """What is kept, as a msgspec struct."""
         ...
+
+    def restored(self, state: Any) -> Self:
+        """The tally of this shape that ``state`` came from; a StateError if it does not fit."""
+        ...
+
+
+Kind = Callable[[Shape], Tally]
+"""Makes the tally of no records, for rows of a shape."""

@@ -59,7 +59,7 @@ def test_a_level_is_taken_out_without_an_error() -> None:
 def test_an_arm_folded_either_way_is_the_same() -> None:
     shape, raw = Shape(4, 2), rows_of(6, 5000, 30.0)
     weight = np.random.default_rng(1).uniform(0.5, 2, 5000)
-    empty = ArmTally.empty(shape, {"records": Scores})
+    empty = ArmTally.empty(shape, {"records": Scores.empty})
     plain, swift = (empty.fold(Block(raw, weight, compiled=compiled)) for compiled in (False, True))
     swift = swift.rebase(plain.frame)
     np.testing.assert_allclose(swift.factor.R.T @ swift.factor.R, plain.factor.R.T @ plain.factor.R, atol=1e-9)
