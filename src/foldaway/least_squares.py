@@ -89,21 +89,18 @@ class LeastSquares:
         if alone and self._stream is not None and self._stream.take(X, y):
             return
         x, response = self._checked(X, y)
-        n = len(x)
+        n, unit = len(x), None
         w = None if weight is None else _checked_weights(weight, n)
         if self._groups is not None:
             rows = self._assembler(x, response)(slice(0, n)) * (1.0 if w is None else np.sqrt(w))
             with one_blas_thread():  # for the small products of each group
                 self._groups = self._groups.fold(np.zeros(n, dtype=np.intp), rows, self._dealt(cluster, n))
-            self._fold(Batch(n, self._assembler(x, response), weight=w))
-            return
-        if cluster is not None:
+        elif cluster is not None:
             unit, order = _numbered(cluster, n)
             self._folded, self._stream = _clustered(self._tally), None
             x, response, w = x[order], response[order], None if w is None else w[order]
-            self._fold(Batch(n, self._assembler(x, response), weight=w, unit=unit))
-            return
-        self._fold(Batch(n, self._assembler(x, response), weight=w))
+        [self._folded] = fold_batch([self._tally], Batch(n, self._assembler(x, response), weight=w, unit=unit))
+        self._stream = None
         if alone and n == 1 and self._tally.n >= WORTH_COMPILING and not _is_clustered(self._tally):
             self._stream = RowStream(self._tally)
 
@@ -131,10 +128,6 @@ class LeastSquares:
     @property
     def _tally(self) -> ArmTally:
         return self._folded if self._stream is None else self._stream.tally()
-
-    def _fold(self, batch: Batch) -> None:
-        [self._folded] = fold_batch([self._tally], batch)
-        self._stream = None
 
     def __add__(self, other: Self) -> Self:
         if not isinstance(other, LeastSquares):
