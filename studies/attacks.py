@@ -7,9 +7,11 @@ held against the people. `tests/test_attacks.py` runs them small.
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,9 +29,12 @@ from foldaway.keeping.cohort import GROWTH, Census, may_tell
 from foldaway.keeping.secret import Secret
 from foldaway.numerics.block import Floats
 from foldaway.numerics.kernels.siphash import hash_identifiers
-from foldaway.numerics.kernels.weights import weights
 from foldaway.tallies import arms_of
 from studies.findings import Findings, counted, markdown_table, options_of, publish
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from written_weights import weights
 
 NAME = "attacks"
 PEOPLE = 5_000

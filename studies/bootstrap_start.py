@@ -7,18 +7,23 @@ foldaway keeps weighted moments, which need no start, and gives all n records th
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foldaway.numerics.block import Block, Floats, Shape
-from foldaway.numerics.kernels.weights import weights
 from foldaway.paper import bootstrap_least_squares
 from foldaway.plan import Bootstrap
 from foldaway.tallies.replicates import Replicates
 from studies.findings import Findings, counted, options_of, publish
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from written_weights import weights
 
 NAME = "bootstrap_start"
 RATIOS = (2, 4, 10, 50)

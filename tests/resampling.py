@@ -18,11 +18,12 @@ from foldaway.inference.estimators import distribution
 from foldaway.keeping.secret import Secret
 from foldaway.numerics.block import Floats
 from foldaway.numerics.kernels.siphash import hash_identifiers
-from foldaway.numerics.kernels.weights import Kind, weights
+from foldaway.numerics.kernels.weights import Kind
 from foldaway.tallies import arms_of
 from foldaway.tallies.kinds import REPLICATES
 from foldaway.tallies.replicates import Replicates
 from trials import make_trial
+from written_weights import weights
 
 KEY = bytes(range(16))
 OTHER_KEY = KEY[::-1]

@@ -21,9 +21,10 @@ import foldaway as fa
 from foldaway.keeping.secret import Secret
 from foldaway.numerics.block import Floats
 from foldaway.numerics.kernels.siphash import hash_identifiers
-from foldaway.numerics.kernels.weights import Kind, weights
+from foldaway.numerics.kernels.weights import Kind
 from resampling import KEY, folded, of_records, unit_weights
 from sizes import mostly_slow
+from written_weights import weights
 
 KINDS: list[Kind] = ["poisson", "double-or-nothing"]
 GROUP = 12

@@ -15,9 +15,9 @@ import pytest
 import foldaway as fa
 from foldaway.federated.replies.models import reply
 from foldaway.federated.replies.published import Published
-from foldaway.numerics.kernels.weights import weights
 from foldaway.paper import bootstrap_least_squares
 from foldaway.plan import Bootstrap
+from written_weights import weights
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # studies/ lies beside tests/ and is no part of the package

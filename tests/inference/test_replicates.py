@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import foldaway as fa
 from foldaway.keeping.secret import Secret
 from foldaway.numerics.block import Floats
-from foldaway.numerics.kernels.weights import Kind, weights
+from foldaway.numerics.kernels.weights import Kind
 from foldaway.paper import (
     bootstrap_least_squares,
     bootstrap_pate,
@@ -30,6 +30,7 @@ from foldaway.tallies.kinds import REPLICATES
 from kept_rows import design, fitted
 from resampling import KEY, Weights, close, replicates_of, tallies_of, unit_weights, with_bootstrap
 from trials import make_trial, trials
+from written_weights import weights
 
 pytestmark = pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
 

@@ -16,11 +16,12 @@ from foldaway.errors import StateError
 from foldaway.numerics.block import Block, Floats, Shape
 from foldaway.numerics.kernels import accumulate
 from foldaway.numerics.kernels.siphash import hash_identifiers
-from foldaway.numerics.kernels.weights import Kind, weights
+from foldaway.numerics.kernels.weights import Kind
 from foldaway.paper import bootstrap_least_squares
 from foldaway.tallies import replicates
 from foldaway.tallies.replicates import Replicates
 from resampling import KEY, close
+from written_weights import weights
 
 PETERSEN = Path(__file__).parents[1] / "data" / "petersen_test_data.txt"
 KINDS: list[Kind] = ["poisson", "double-or-nothing"]

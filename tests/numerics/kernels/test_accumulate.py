@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from foldaway.numerics.kernels import accumulate as module
 from foldaway.numerics.kernels.accumulate import accumulate
-from foldaway.numerics.kernels.weights import Kind, weights
+from foldaway.numerics.kernels.weights import Kind
+from written_weights import weights
 
 KINDS: list[Kind] = ["poisson", "double-or-nothing"]
 

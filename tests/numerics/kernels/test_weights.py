@@ -12,8 +12,9 @@ from scipy.special import chdtrc
 
 from foldaway.numerics.kernels.philox import philox
 from foldaway.numerics.kernels.siphash import hash_identifiers
-from foldaway.numerics.kernels.weights import REST, REST_BOUNDS, WHOLE_CELLS, Kind, weights
+from foldaway.numerics.kernels.weights import REST, REST_BOUNDS, WHOLE_CELLS, Kind
 from sizes import mostly_slow
+from written_weights import weights
 
 KEY = b"a key for tests!"
 UNITS = 8_000

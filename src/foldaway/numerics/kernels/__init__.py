@@ -2,7 +2,7 @@
 
 One way through: `siphash.hash_identifiers` turns an identifier column into 64-bit unit numbers under the trial's
 secret key, and `accumulate.accumulate` makes the weights of those units and adds the weighted products, with no
-weight vector ever stored. `weights.weights` writes the same weights out, for tests and for reading.
+weight vector ever stored.
 
 Importing this package imports no compiler; importing one of its modules does.
 """
