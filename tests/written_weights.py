@@ -1,4 +1,4 @@
-"""The definition of the bootstrap weights, one at a time: what `kernels/codes.py` must make many at a time.
+"""The definition of the bootstrap weights, one at a time: what `kernels/weights.py` must make many at a time.
 
 Production never holds an array of weights.
 """

@@ -17,22 +17,23 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from foldaway.numerics.block import Floats, Hashes
-from foldaway.numerics.kernels.codes import (
+from foldaway.numerics.kernels.compiling import compile_for, njit
+from foldaway.numerics.kernels.lanes import GROUPS, LANES, add_entries, add_scaled
+from foldaway.numerics.kernels.weights import (
     BIT_DIGITS,
     BIT_ROWS,
     OCTET_DIGITS,
     OCTET_ROWS,
     SPAN,
     WORDS,
+    Kind,
     bit_codes,
+    check_kind,
     draw_rest,
     octet_codes,
     place,
     row_and_replicate,
 )
-from foldaway.numerics.kernels.compiling import compile_for, njit
-from foldaway.numerics.kernels.lanes import GROUPS, LANES, add_entries, add_scaled
-from foldaway.numerics.kernels.weights import Kind, check_kind
 
 WIDEST = 32  # columns summed at a time: their tables stay in the fastest cache
 TILE = 512  # replicates summed at a time: so do their sums in the next
