@@ -312,11 +312,7 @@ def _numbered(cluster: ArrayLike, n: int) -> tuple[NDArray[np.int64], NDArray[np
     missing = sum(name is None or name != name for name in names) if names.dtype.kind in "OfMm" else 0
     if missing:
         raise RecordError(f"rows with a missing cluster: {missing}.")
-    try:
+    with instead_of(TypeError, RecordError("clusters must all be named by text, or all by numbers.")):
         unit = np.unique(names, return_inverse=True)[1]
-    except TypeError:
-        unit = None
-    if unit is None:
-        raise RecordError("clusters must all be named by text, or all by numbers.")
     order = np.argsort(unit, kind="stable")
     return unit[order].astype(np.int64), order

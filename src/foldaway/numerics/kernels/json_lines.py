@@ -120,8 +120,6 @@ def _object(
 
     `order` holds which wanted name each member of the line before had: lines are mostly alike.
     """
-    if text[at] != _OPEN:
-        return NOT_PLAIN
     at = _skip(text, at + 1)
     if text[at] == _CLOSE:
         return _line_end(text, at + 1)
