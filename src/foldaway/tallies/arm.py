@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -122,7 +122,9 @@ class ArmTally:
 
     def size(self) -> int:
         """How many numbers are kept, whatever the number of records."""
-        return sum(len(array.data) for array in _arrays(self.state())) // 8
+        states = (tally.state() for tally in (self.factor, *self.tallies.values()))
+        parts = (part for state in states for part in msgspec.structs.astuple(state))
+        return self.frame.F.size + sum(len(part.data) for part in parts if isinstance(part, Array)) // 8
 
     def raw_factor(self) -> Floats:
         """The factor of the rows as they came: R F."""
@@ -155,15 +157,3 @@ class ArmTally:
         if not pooled <= set(range(1, shape.regressors)) or factor.R[:, sorted(pooled)].any():
             raise StateError("the state is damaged: its levels are not pooled as it says.")
         return cls(shape, kinds, frame, factor, tallies, pooled)
-
-
-def _arrays(state: Any) -> Iterator[Array]:
-    """Every array in a state, however deep."""
-    if isinstance(state, Array):
-        yield state
-    elif isinstance(state, dict):
-        for part in state.values():
-            yield from _arrays(part)
-    elif isinstance(state, msgspec.Struct):
-        for field in state.__struct_fields__:
-            yield from _arrays(getattr(state, field))

@@ -106,7 +106,8 @@ class Combinations:
         self._by_pair = self._pair @ scores.vv
         self.pairs = _whole(self._by_pair[:, 0])
         self._threes = _whole(self._by_pair @ lift(self._level, everyone).T)  # pairs by levels
-        self._at = {both: p for p, both in enumerate(zip(self._first.tolist(), self._second.tolist(), strict=True))}
+        self._at = np.zeros((len(self._level), len(self._level)), dtype=np.intp)
+        self._at[self._first, self._second] = np.arange(len(self._first))
 
     def _fours(self, pair: int, level: int) -> Floats:
         """How many people have a pair of levels, a third one, and each level there is."""
@@ -147,13 +148,10 @@ class Combinations:
         starts, sizes = self._starts, self._sizes
         counts, sums = np.zeros(sizes), []
         for a, b, c in np.ndindex(*sizes[:3]):
-            counts[a, b, c] = self._fours(self._at[a, int(starts[1]) + b], int(starts[2]) + c)[starts[3] :]
+            counts[a, b, c] = self._fours(self._at[a, starts[1] + b], starts[2] + c)[starts[3] :]
         for summed in range(4):
-            i, j, k = (c for c in range(4) if c != summed)
-            margin = np.empty((len(totals), sizes[i], sizes[j], sizes[k]))
-            for a, b in np.ndindex(sizes[i], sizes[j]):
-                margin[:, a, b] = totals[:, self._at[int(starts[i]) + a, int(starts[j]) + b], starts[k] : starts[k + 1]]
-            sums.append(margin)
+            first, second, third = (slice(starts[c], starts[c + 1]) for c in range(4) if c != summed)
+            sums.append(totals[:, self._at[first, second], third])
         unknown = counts > 0
         known = -1
         while known != (known := int(unknown.sum())):

@@ -82,10 +82,6 @@ class CompleteCases:
         which = next(i for i, places in enumerate(self.sets) if value in places)
         return self.parts[which], self.sets[which].index(value)
 
-    def pairs_in(self, places: Places) -> tuple[tuple[int, int], ...]:
-        """The pairs whose values are in a set, by their places there."""
-        return tuple((places.index(u), places.index(v)) for u, v in self.pairs if u in places and v in places)
-
     def fold(self, batch: Batch) -> Self:
         """Take a batch in, each record into the moments of the sets that it has."""
         if self.everyone is None:
@@ -108,22 +104,16 @@ class CompleteCases:
         if self.everyone is None:
             return lean(self.parts[0], predictor, without, self.pairs)
         arms, groups, _ = self.everyone.shape
-        shape = SumsShape(
-            arms,
-            sum(map(len, self.sets)),
-            groups,
-            adjusted=predictor is not None,
-            weighted=self.parts[0].shape.weighted,
-            missing=True,
-            pairs=self.pairs,
-        )
+        adjusted, weighted = predictor is not None, self.parts[0].shape.weighted
+        shape = SumsShape(arms, sum(map(len, self.sets)), groups, adjusted, weighted, missing=True, pairs=self.pairs)
         sums = replace(Sums.empty(shape), records=self.records)
         if sums.weight is not None:
             sums.weight[..., -1] = self.everyone[..., 1]
         for places, part in zip(self.sets, self.parts, strict=True):
             own = predictor if predictor is None else predictor._replace(slopes=predictor.slopes[list(places)])
             slopes = without if without is None else without[:, list(places)]
-            _place(sums, lean(part, own, slopes, self.pairs_in(places)), places)
+            pairs = tuple((places.index(u), places.index(v)) for u, v in self.pairs if u in places and v in places)
+            _place(sums, lean(part, own, slopes, pairs), places)
         return sums.settled()
 
     def of_arms(self, places: Sequence[int]) -> Self:

@@ -42,8 +42,14 @@ class Factor:
         """Take the block's rows in."""
         rows = block.rows
         if len(block) >= _TALL * len(rows):
-            triangle = _factor_of_gram(_gram(block))
-            if triangle is not None:
+            if block.compiled:
+                from foldaway.numerics.kernels.moments import gram
+
+                sums = gram(rows)
+            else:
+                sums = rows @ rows.T
+            triangle = cholesky(sums)
+            if triangle is not None and not np.any(np.diag(triangle) ** 2 < _INDEPENDENT * np.diag(sums)):
                 return type(self)(self.n + block.n, append_rows(self.R, triangle))
         return type(self)(self.n + block.n, append_rows(self.R, rows.T))
 
@@ -66,21 +72,3 @@ class Factor:
         if saved.n < 0 or np.any(np.tril(R, -1)):
             raise StateError("the state is damaged: a factor is not triangular.")
         return type(self)(saved.n, R)
-
-
-def _gram(block: Block) -> Floats:
-    """Σ z z'."""
-    if block.compiled:
-        from foldaway.numerics.kernels.moments import gram
-
-        return gram(block.rows)
-    sums: Floats = block.rows @ block.rows.T
-    return sums
-
-
-def _factor_of_gram(gram: Floats) -> Floats | None:
-    """The factor of the rows with this Gram matrix, or None where that would cost digits."""
-    triangle = cholesky(gram)
-    if triangle is None or np.any(np.diag(triangle) ** 2 < _INDEPENDENT * np.diag(gram)):
-        return None
-    return triangle

@@ -15,14 +15,7 @@ import numpy as np
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.tallies.arm import ArmTally
-from foldaway.tallies.combinations import (
-    Combinations,
-    LevelColumns,
-    RawScores,
-    indicators,
-    level_columns,
-    raw_scores,
-)
+from foldaway.tallies.combinations import Combinations, LevelColumns, RawScores, indicators, level_columns, raw_scores
 from foldaway.tallies.kinds import RECORDS, UNITS
 from foldaway.tallies.scores import Scores
 from foldaway.tallies.vech import lift

@@ -50,9 +50,13 @@ class Replicates:
 
         if block.key is None:
             raise ValueError("a block without keyed numbers cannot be folded by the bootstrap")
-        products = _products(block.rows, self.shape)
-        totals = self.totals.copy()
-        accumulate(block.key, products, self.bootstrap.replicates, self.bootstrap.weights, totals, cores())
+        k, m, totals = self.shape.regressors, self.shape.pairs, self.totals.copy()
+        x, products = block.rows[:k], np.empty((totals.shape[1], len(block)))
+        pair_products(x, products[:m])
+        for o, y in enumerate(block.rows[k:]):
+            np.multiply(x, y, out=products[m + o * k : m + (o + 1) * k])
+        products, kind = np.ascontiguousarray(products.T), self.bootstrap.weights
+        accumulate(block.key, products, self.bootstrap.replicates, kind, totals, cores())
         return replace(self, n=self.n + len(block), totals=totals)
 
     def __add__(self, other: Self) -> Self:
@@ -88,13 +92,3 @@ class Replicates:
         if saved.n < 0:
             raise StateError("the state is damaged: its counts do not fit.")
         return replace(self, n=saved.n, totals=saved.array.read(*self.totals.shape))
-
-
-def _products(rows: Floats, shape: Shape) -> Floats:
-    """q of every record, n by p."""
-    k, m = shape.regressors, shape.pairs
-    q = np.empty((m + shape.outcomes * k, rows.shape[1]))
-    pair_products(rows[:k], q[:m])
-    for o in range(shape.outcomes):
-        np.multiply(rows[:k], rows[k + o], out=q[m + o * k : m + (o + 1) * k])
-    return np.ascontiguousarray(q.T)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -67,9 +68,7 @@ class RowStream:
         if not self._taken:
             return self._tally
         old, n = self._tally, self._taken
-        tallies = dict(old.tallies)
         if (scores := self._scores()) is not None:
             grown = Scores(scores.shape, scores.n + n, scores.clusters + n, self._sums.copy())
-            tallies = {name: grown if tally is scores else tally for name, tally in tallies.items()}
-        factor = Factor(old.n + n, self._R.copy(order="F"))
-        return ArmTally(old.shape, old.kinds, old.frame, factor, tallies).in_own_frame_if_doubled()
+            old = replace(old, tallies={k: grown if tally is scores else tally for k, tally in old.tallies.items()})
+        return replace(old, factor=Factor(old.n + n, self._R.copy(order="F"))).in_own_frame_if_doubled()
