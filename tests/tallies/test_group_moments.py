@@ -83,7 +83,7 @@ def test_they_are_the_products_of_the_rows(compiled: bool) -> None:
     for start, stop in ((0, 3), (3, 40), (40, 3000), (3000, n)):
         part = slice(start, stop)
         moments = moments.fold(arm[part], z[:, part], group[part], w[part], compiled=compiled)
-    raw = moments.raw()
+    raw = moments.frame.F.T @ moments.moments @ moments.frame.F
     for a in range(3):
         for g in range(8):
             here = (arm == a) & (group == g)

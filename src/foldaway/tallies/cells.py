@@ -78,22 +78,6 @@ class ByArm:
         """The arrays by arm of both, each the sum of the two."""
         return {name: array + getattr(other, name) for name, array in self.arrays().items() if array.ndim > 1}
 
-    def _kept(self) -> list[Array | None]:
-        arrays = self.arrays()
-        return [Array.of(arrays[name]) if name in arrays else None for name in self.shape.sizes]
-
-    @classmethod
-    def _read(cls, kept: Sequence[Array | None], shape: Any, what: str) -> dict[str, Any]:
-        """The arrays from their state, numbers of records being whole."""
-        if [array is None for array in kept] != [size is None for size in shape.sizes.values()]:
-            raise StateError(f"the state does not fit its plan: it has other {what}.")
-        sizes = zip(kept, shape.sizes.items(), strict=True)
-        arrays = {name: None if array is None else array.read(*size) for array, (name, size) in sizes}
-        for counts in (arrays["records"], arrays.get("present")):
-            if counts is not None and (np.any(counts < 0) or np.any(counts != np.floor(counts))):
-                raise StateError("the state is damaged: its counts do not fit.")
-        return arrays
-
 
 @dataclass(frozen=True, slots=True)
 class ByCell(ByArm):
@@ -134,3 +118,20 @@ class ByCell(ByArm):
     def fold_pieces(self, pieces: Iterable[Piece], *, compiled: bool) -> Self:
         """Take records in that come in pieces."""
         raise NotImplementedError
+
+    def state(self) -> list[Any]:
+        """What is kept: each of the arrays, in their order; None for one that there is not."""
+        arrays = self.arrays()
+        return [Array.of(arrays[name]) if name in arrays else None for name in self.shape.sizes]
+
+    @classmethod
+    def _read(cls, kept: Sequence[Array | None], shape: Any, what: str) -> dict[str, Any]:
+        """The arrays from their state, numbers of records being whole."""
+        if [array is None for array in kept] != [size is None for size in shape.sizes.values()]:
+            raise StateError(f"the state does not fit its plan: it has other {what}.")
+        sizes = zip(kept, shape.sizes.items(), strict=True)
+        arrays = {name: None if array is None else array.read(*size) for array, (name, size) in sizes}
+        for counts in (arrays["records"], arrays.get("present")):
+            if counts is not None and (np.any(counts < 0) or np.any(counts != np.floor(counts))):
+                raise StateError("the state is damaged: its counts do not fit.")
+        return arrays

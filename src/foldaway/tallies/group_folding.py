@@ -1,4 +1,7 @@
-"""Batches folded into sums and moments by group, on all cores: each worker folds a part, and the parts are added."""
+"""Batches folded into sums and moments by group, on all cores: each worker folds a part, and the parts are added.
+
+Records come to groups by their keyed hashes. The tallies given are left as they were.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +27,7 @@ _PIECE = 1 << 14
 
 
 def fold_sums(sums: Sums, batch: Batch, predictor: Predictor | None = None) -> Sums:
-    """The sums with the batch taken in; those given are left as they were.
-
-    Args:
-        sums: The sums.
-        batch: The records; their groups come from their keyed hashes.
-        predictor: What makes ỹ of a record, if the sums have it.
-    """
+    """The sums with the batch taken in; adjusted ones need what makes ỹ of a record."""
     if (predictor is None) == sums.shape.adjusted:
         raise ValueError("adjusted sums, and only these, need a predictor")
     compiled = batch.is_worth_compiling(sums.n)
@@ -49,13 +46,7 @@ def fold_sums(sums: Sums, batch: Batch, predictor: Predictor | None = None) -> S
 
 
 def fold_histogram(histogram: Histogram, batch: Batch, bins: NDArray[np.int16]) -> Histogram:
-    """The histogram with the batch taken in; that given is left as it was.
-
-    Args:
-        histogram: The histogram.
-        batch: The records; their groups come from their keyed hashes.
-        bins: Their bins.
-    """
+    """The histogram with the batch taken in, whose records are in these bins."""
     assert batch.arm is not None
     arm, cuts, compiled = batch.arm, batch.cuts(), batch.is_worth_compiling(0)
     into = histogram if len(cuts) == 2 else Histogram.empty(histogram.shape)
@@ -71,12 +62,7 @@ def fold_histogram(histogram: Histogram, batch: Batch, bins: NDArray[np.int16]) 
 
 
 def fold_group_moments(moments: GroupMoments, batch: Batch) -> GroupMoments:
-    """The moments with the batch taken in; those given are left as they were.
-
-    Args:
-        moments: The moments.
-        batch: The records; their groups come from their keyed hashes.
-    """
+    """The moments with the batch taken in."""
     compiled = batch.is_worth_compiling(moments.n)
     empty = moments.emptied()
 

@@ -25,14 +25,7 @@ from foldaway.tallies.frame import Frame
 
 
 class MomentsShape(NamedTuple):
-    """Whose moments: how many arms and groups, and the columns of a row.
-
-    Attributes:
-        arms: How many arms there are.
-        groups: How many groups.
-        row: The regressors (intercept first) and outcomes of a row.
-        weighted: Whether records have observation weights.
-    """
+    """Whose moments: how many arms and groups, the columns of a row, and whether records have observation weights."""
 
     arms: int
     groups: int
@@ -74,7 +67,8 @@ class GroupMoments(ByCell):
         >>> moments = GroupMoments.empty(MomentsShape(2, 4, Shape(2, 1)))
         >>> rows = np.array([[1.0, 1.0, 1.0], [0.5, 2.0, 1.0], [3.0, 5.0, 4.0]])  # 1, x, y
         >>> moments = moments.fold(arm=[0, 1, 1], columns=rows, group=[0, 3, 2])
-        >>> moments.n, moments.raw()[1, 3].round(9).tolist()
+        >>> F = moments.frame.F
+        >>> moments.n, (F.T @ moments.moments[1, 3] @ F).round(9).tolist()
         (3, [[1.0, 2.0, 5.0], [2.0, 4.0, 10.0], [5.0, 10.0, 25.0]])
     """
 
@@ -177,14 +171,9 @@ class GroupMoments(ByCell):
         R = factor_of(self._whole()) @ self.frame.F
         return self.rebase(Frame.of(R, self.shape.row, self.n))
 
-    def raw(self) -> Floats:
-        """Σ w z z' of the rows as they came, with the digits that are left."""
-        raw: Floats = self.frame.F.T @ self.moments @ self.frame.F
-        return raw
-
     def state(self) -> list[Any]:
         """What is exchanged between workers, encrypted."""
-        return [self.frame.n, Array.of(self.frame.F), *self._kept()]
+        return [self.frame.n, Array.of(self.frame.F), *ByCell.state(self)]
 
     @classmethod
     def restore(cls, state: Any, shape: MomentsShape) -> Self:

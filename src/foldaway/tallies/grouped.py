@@ -160,7 +160,9 @@ class Grouped:
         else:
             shape = _sums_shape(plan, adjusted=predictor is not None, levels=levels or 1)
             held = cls(plan, None, Sums.empty(shape), predictor)
-        held = replace(held, histograms=tuple(map(Histogram.empty, _histogram_shapes(plan, levels or 1))))
+        arms, groups = len(plan.arms) * (levels or 1), min(plan.groups, MOST_GROUPS) if plan.grouped else 1
+        shapes = (HistogramShape(arms, groups, bins.number, plan.weighted) for bins in plan.bins)
+        held = replace(held, histograms=tuple(map(Histogram.empty, shapes)))
         if levels is not None:
             return held
         strata = Sums.empty(_strata_shape(plan)) if plan.strata is not None and not plan.grouped else None
@@ -348,9 +350,8 @@ class Grouped:
             segments.append(Segment(tuple(levels), cls._restored(part, plan, len(levels))))
         strata = None if saved.strata is None else Sums.restore(saved.strata, _strata_shape(plan))
         parts: list[Grouped] = [held, *(segment.cells for segment in segments)]
-        if any(each.n > held.n for part in parts for each in part.histograms):
-            raise StateError("the state is damaged: its counts do not fit.")
-        if any(segment.cells.n != held.n for segment in segments) or (strata is not None and strata.n != held.n):
+        beside = [*(segment.cells.n for segment in segments), *([] if strata is None else [strata.n])]
+        if any(n != held.n for n in beside) or any(each.n > held.n for part in parts for each in part.histograms):
             raise StateError("the state is damaged: its counts do not fit.")
         return replace(held, segments=tuple(segments), strata=strata)
 
@@ -392,11 +393,6 @@ def _sums_shape(plan: Plan, *, adjusted: bool, levels: int = 1) -> SumsShape:
     groups = plan.groups if plan.grouped else 1
     size = len(plan.arms) * levels, len(plan.values), groups
     return SumsShape(*size, adjusted, plan.weighted, plan.lacking, plan.pairs)
-
-
-def _histogram_shapes(plan: Plan, levels: int) -> list[HistogramShape]:
-    arms, groups = len(plan.arms) * levels, min(plan.groups, MOST_GROUPS) if plan.grouped else 1
-    return [HistogramShape(arms, groups, bins.number, plan.weighted) for bins in plan.bins]
 
 
 def _strata_shape(plan: Plan) -> SumsShape:

@@ -33,14 +33,9 @@ class HistogramShape(NamedTuple):
     weighted: bool = False
 
     @property
-    def squared(self) -> bool:
-        """Whether there are squares of weights: groups give an error without them."""
-        return self.weighted and self.groups == 1
-
-    @property
     def sizes(self) -> Sizes:
-        """The arrays that there are."""
-        return {"counts": self[:3], "squares": (self.arms, self.bins) if self.squared else None}
+        """The arrays that there are: no squares of weights with groups, which give an error without them."""
+        return {"counts": self[:3], "squares": (self.arms, self.bins) if self.weighted and self.groups == 1 else None}
 
 
 class HistogramState(msgspec.Struct, array_like=True):
@@ -128,7 +123,7 @@ class Histogram(ByArm):
         """The histogram from its state."""
         kept = decode_part(state, HistogramState)
         counts = kept.weights if shape.weighted else kept.counts
-        if counts is None or (kept.squares is None) == shape.squared:
+        if counts is None or (kept.squares is None) != (shape.sizes["squares"] is None):
             raise StateError("the state does not fit its plan: it has other histograms.")
         squares = None if kept.squares is None else kept.squares.read(shape.arms, shape.bins)
         made = cls(shape, counts.read(*shape[:3]), squares)

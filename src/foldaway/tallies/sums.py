@@ -245,9 +245,10 @@ class Sums(ByCell):
         """The sums of both sets of records."""
         if self.shape != other.shape:
             raise EstimateError("only sums of the same arms, outcomes and groups can be added; merge groups first.")
-        if not (self.n and other.n):
-            return self if self.n else other
-        ours, theirs = (self.n, *self.level), (other.n, *other.level)
+        n, more = self.n, other.n
+        if not (n and more):
+            return self if n else other
+        ours, theirs = (n, *self.level), (more, *other.level)
         one = self if ours >= theirs else self._about(other.level)
         two = other if theirs >= ours else other._about(self.level)
         Q, R = (_wide(each.mass, self.shape) for each in (one, two))
@@ -298,12 +299,11 @@ class Sums(ByCell):
         """
         if groups > self.shape.groups or groups < 1 or self.shape.groups % groups:
             raise ValueError("groups merge to a smaller power of two.")
-
-        def merged(cells: Floats) -> Floats:
-            added: Floats = cells.reshape(self.shape.arms, -1, groups, *cells.shape[2:]).sum(axis=1)
-            return added
-
-        cells = {name: merged(array) for name, array in self.arrays().items() if name in _BY_GROUP}
+        cells = {
+            name: array.reshape(self.shape.arms, -1, groups, *array.shape[2:]).sum(axis=1)
+            for name, array in self.arrays().items()
+            if name in _BY_GROUP
+        }
         return replace(self, shape=self.shape._replace(groups=groups), **cells)
 
     def unadjusted(self) -> Self:
@@ -312,10 +312,6 @@ class Sums(ByCell):
         plain = {name: getattr(self, name)[columns] for name in ("level", "total", "first", "square")}
         joint = None if self.joint is None else self.joint[..., :1, :1]
         return replace(self, shape=self.shape._replace(adjusted=False), **plain, cross=None, joint=joint)
-
-    def state(self) -> list[Array | None]:
-        """What is kept: each of the arrays, in their order; None for one that these sums do not have."""
-        return self._kept()
 
     @classmethod
     def restore(cls, state: Any, shape: SumsShape) -> Self:
@@ -365,8 +361,7 @@ def _by_cell(shape: SumsShape, pieces: Iterable[Piece], center: Floats, compiled
 
 def _level(piece: Piece) -> Floats:
     """A number near the values of each column."""
-    columns = [v[:, :_HEAD] for v in (piece.y, piece.tilde) if v is not None]
-    head = np.concatenate(columns)
+    head = np.concatenate([v[:, :_HEAD] for v in (piece.y, piece.tilde) if v is not None])
     here = ~np.isnan(head)
     mean: Floats = head.sum(axis=1, where=here) / np.maximum(here.sum(axis=1), 1)
     return mean
