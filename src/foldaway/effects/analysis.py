@@ -200,9 +200,8 @@ def _row(asked: _Asked, kind: str, found: _Found) -> Effect:
         known = (None, None) if rounded else (told(exact.estimate), told(exact.base))
         return write(Anytime(why=why), ArmEffect(*known, reliable=False, why=why, odds_ratio_why=_NO_ODDS))
     reach = critical(claim.coverage(plan.confidence), exact.df)
-    point = arm_effect(
-        exact.estimate, exact.base, exact.std_error, exact.df, _relative(exact, reach), plan.confidence, claim
-    )
+    relative = _relative(exact, reach)
+    point = arm_effect(exact.estimate, exact.base, exact.std_error, exact.df, relative, plan.confidence, claim)
     if point.relative is None:
         more = {name: value for name, value in more.items() if not name.startswith("relative")}
     elif "replicates" in more:  # by their spread

@@ -69,8 +69,7 @@ class Findings(Sequence[Effect]):
 
     def __post_init__(self) -> None:
         self.rows, self.faults, self.notes = tuple(self.rows), tuple(self.faults), tuple(self.notes)
-        self.losses = tuple(self.losses)
-        self.segments = tuple(self.segments)
+        self.losses, self.segments = tuple(self.losses), tuple(self.segments)
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -175,23 +175,22 @@ class Reading(NamedTuple):
         """Whether nothing of second order is known of records: the sums are those of devices, or of a release."""
         return self.plan.federated is not None or self.tallies.released
 
-    def anytime(self, estimator: str, kind: str, outcome: Outcome, arm: int, shown: Levels) -> Anytime:
+    def anytime(self, by: By, outcome: Outcome, arm: int, shown: Levels) -> Anytime:
         """The interval at any time, beside the levels that are shown."""
         if self.tallies.released:
             return Anytime(why="a release is published once, so there is only one look at it.")
         if self.first_order:
             return Anytime(why=UNKNOWN_EVIDENCE)
-        if ESTIMATORS[estimator].of_effects:
+        if ESTIMATORS[by[0]].of_effects:
             return Anytime(why="there is no any-time interval for a ratio of two effects.")
         if outcome.LEVEL not in ("mean", "share"):
             return Anytime(why=f"there is no any-time interval for {outcome.LEVEL}s, only for means.")
         plan = self.plan
         evidence = float(evidence_of(self.plain, plan.places(outcome)[0], np.array([0, arm])))
         # What levels have in common would count as theirs where the arms' variances are pooled.
-        levels = self.levels(estimator, kind, outcome, recentred=False)
+        levels = self.levels(*by, outcome, recentred=False)
         if self.rounded:  # the difference of levels is the same whether these are recentred or not
-            by = estimator, kind
-            levels = self.rounded_levels({by: levels}, outcome, estimator)[by]._replace(value=shown.value)
+            levels = self.rounded_levels({by: levels}, outcome, by[0])[by]._replace(value=shown.value)
         return anytime_effect(levels, arm, evidence, plan.confidence, plan.anytime_n, claim_of(plan, outcome))
 
     def counts(self, outcome: Outcome) -> list[int]:
@@ -315,9 +314,9 @@ def rows_of(reading: Reading, outcome: Outcome) -> list[Effect]:
     """The rows of one outcome."""
     found = _levels(reading, outcome)
     return [
-        _row(reading, outcome, arm, name, kind, levels)
+        _row(reading, outcome, arm, by, levels)
         for arm in range(1, len(reading.plan.arms))
-        for (name, kind), levels in found.items()
+        for by, levels in found.items()
     ]
 
 
@@ -342,9 +341,9 @@ def _levels(reading: Reading, outcome: Outcome) -> dict[By, Levels | str]:
     return found | levels
 
 
-def _row(reading: Reading, outcome: Outcome, arm: int, estimator: str, kind: str, levels: Levels | str) -> Effect:
+def _row(reading: Reading, outcome: Outcome, arm: int, by: By, levels: Levels | str) -> Effect:
     """A row, from levels or from the reason why there are none."""
-    plan = reading.plan
+    plan, estimator = reading.plan, by[0]
     counts = [round_count(n) if reading.rounded else n for n in reading.counts(outcome)]
     levels = reading.too_few(outcome, arm) or levels
     if isinstance(levels, str):
@@ -367,18 +366,10 @@ def _row(reading: Reading, outcome: Outcome, arm: int, estimator: str, kind: str
         point = ArmEffect(reliable=False, why=point.why)
     anytime = Anytime(why=point.why)
     if point.reliable and not isinstance(levels, str):
-        anytime = reading.anytime(estimator, kind, outcome, arm, levels)
-    return row_of(
-        plan,
-        outcome,
-        arm,
-        (estimator, kind),
-        counts,
-        anytime,
-        point,
-        first_stage=float(two_digits(first_stage)) if first_stage and reading.rounded else first_stage,
-        **_spending(reading, outcome, arm, (estimator, kind), point),
-    )
+        anytime = reading.anytime(by, outcome, arm, levels)
+    more = _spending(reading, outcome, arm, by, point)
+    more["first_stage"] = float(two_digits(first_stage)) if first_stage and reading.rounded else first_stage
+    return row_of(plan, outcome, arm, by, counts, anytime, point, **more)
 
 
 def _spending(reading: Reading, outcome: Outcome, arm: int, by: By, point: ArmEffect) -> dict[str, Any]:
