@@ -44,7 +44,7 @@ def take_apart(
 
     Args:
         text: The lines, each with its end: no loop runs past that, so none looks for the end of the text.
-        names: The wanted names, one after the other.
+        names: The wanted names, one after the other, and eight octets more.
         ends: Where each name ends among these.
         numeric: Of which names a number is wanted, not text.
         begin: Where each value begins in the text, by name and line; to be written.
@@ -205,7 +205,7 @@ def _stands(text: Octets, at: int, names: Octets, ends: Places, column: int) -> 
         return False
     at += 1
     for i in range(0, length, 8):
-        differ = _eight(text, at + i) ^ _eight(names, first + i)
+        differ = _eight(text, at + i) ^ load_word(names, first + i)
         if length - i < 8:
             differ &= (np.uint64(1) << np.uint64(8 * (length - i))) - np.uint64(1)
         if differ:

@@ -65,7 +65,7 @@ class Decoder:
         self._columns = {f"f{i}": name for i, name in enumerate(wanted.names)}
         self._text = {field for field, name in self._columns.items() if name in wanted.text}
         names = [name.encode() for name in wanted.names]
-        self._names = np.frombuffer(b"".join(names), dtype=np.uint8)
+        self._names = np.frombuffer(b"".join(names) + bytes(8), dtype=np.uint8)
         self._ends = np.cumsum([len(name) for name in names], dtype=np.int32)
         self._numeric = np.array([field not in self._text for field in self._columns], dtype=bool)
         kinds = {field: str | int if field in self._text else float | bool for field in self._columns}
