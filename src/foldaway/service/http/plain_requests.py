@@ -20,6 +20,7 @@ COME = "foldaway.come"
 LONGEST_HEAD = 8 * 2**10
 
 _LEAST_ROOM = 2**20
+_AHEAD = 63  # room for so many times what has come: to make room twice costs more than the memory is worth
 
 _HEAD = re.compile(rb"POST (/[A-Za-z0-9._/-]*) HTTP/1\.1((?:\r\n[A-Za-z0-9-]+: [!-~](?:[ -~]*[!-~])?)+)")
 _FIELD = re.compile(rb"\r\n([^:]+): ([^\r]+)")
@@ -95,7 +96,7 @@ class PlainCycle(RequestResponseCycle):
         It grows with what has come: whoever only says that much will come is given no memory for it.
         """
         if self.wanted and self.missing and self.come == len(self.body):
-            begun, self.body = self.body, bytearray(self.come + min(self.missing, max(self.come, _LEAST_ROOM)))
+            begun, self.body = self.body, bytearray(self.come + min(self.missing, max(_AHEAD * self.come, _LEAST_ROOM)))
             self.body[: self.come] = begun
             wipe(begun)
         return memoryview(self.body)[self.come :] if self.wanted else memoryview(b"")
