@@ -11,8 +11,10 @@ import foldaway as fa
 from foldaway.federated.modes import MODES as MODE_OBJECTS
 from foldaway.inference import estimators
 from foldaway.inference.estimators import computation
+from foldaway.inference.reading import OWN_READERS, READERS
 from foldaway.inference.variance import KINDS as COMPUTED_ERRORS
 from foldaway.plan.analysis import errors_of, estimators_of
+from foldaway.plan.outcomes import KINDS
 from foldaway.plan.vocabulary import (
     BOOTSTRAP,
     ERRORS,
@@ -37,12 +39,20 @@ def plan(**settings: Any) -> fa.Plan:
 
 
 def test_every_estimator_has_a_file_and_every_file_an_estimator() -> None:
-    named = estimators_of(plan(covariates=["x"], keep="moments"))
-    named += [name for name, word in ESTIMATORS.items() if word.by_name]
+    from_moments = plan(covariates=["x"], keep="moments")
+    named = [name for name, word in ESTIMATORS.items() if word.suits(from_moments)]
     assert {module.name for module in pkgutil.iter_modules(estimators.__path__)} == set(named)
     for name in named:
         assert callable(computation(name).fitted)
         assert callable(computation(name).replicated)
+
+
+def test_no_estimator_is_read_from_sums_as_if_it_were_another() -> None:
+    from_sums = {name for name, word in ESTIMATORS.items() if word.suits(plan(covariates=["x"], received="d"))}
+    read_by_kind = {name for name in from_sums if ESTIMATORS[name].own} | {"difference", "adjusted"}
+    assert from_sums == read_by_kind | set(OWN_READERS)
+    assert not read_by_kind & set(OWN_READERS)
+    assert set(KINDS) == set(READERS)
 
 
 def test_every_kind_of_error_is_computed_and_every_tally_kept_that_is_declared() -> None:

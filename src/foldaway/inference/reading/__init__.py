@@ -1,7 +1,7 @@
 """How each kind of outcome is read from sums by group, or from the moments that they will come from.
 
-A kind has a function that gives the arms' levels and their covariance for one of its estimators and one kind of error;
-`READERS` has a line for it. Errors, intervals, relative effects and rounding follow from the levels.
+A function gives the arms' levels and their covariance for one kind of error: that of the outcome's kind (`READERS`), or
+that of an estimator which is read its own way (`OWN_READERS`). Intervals, relative effects and rounding follow.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from foldaway.inference.reading.mean import mean_levels, total_levels
 from foldaway.inference.reading.quantile import quantile_levels
 from foldaway.inference.reading.ratio import ratio_levels
 from foldaway.inference.reading.source import Source
-from foldaway.plan.vocabulary import ESTIMATORS
+from foldaway.plan.vocabulary import COMPLIERS
 
 READERS: dict[str, Callable[[Source], Levels]] = {
     "mean": mean_levels,
@@ -24,7 +24,9 @@ READERS: dict[str, Callable[[Source], Levels]] = {
     "total": total_levels,
 }
 
-__all__ = ["READERS", "Source", "levels_of"]
+OWN_READERS: dict[str, Callable[[Source], Levels]] = {COMPLIERS: complier_levels}
+
+__all__ = ["OWN_READERS", "READERS", "Source", "levels_of"]
 
 
 def levels_of(source: Source) -> Levels:
@@ -33,6 +35,4 @@ def levels_of(source: Source) -> Levels:
     Raises:
         EstimateError: They cannot be told, for the reason that the message gives.
     """
-    if ESTIMATORS[source.estimator].of_effects:
-        return complier_levels(source)
-    return READERS[source.outcome.KIND](source)
+    return (OWN_READERS.get(source.estimator) or READERS[source.outcome.KIND])(source)

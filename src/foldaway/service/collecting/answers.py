@@ -46,7 +46,7 @@ class Federated(msgspec.Struct, frozen=True):
     """Who takes part in a trial whose records stay on devices, by arm.
 
     Attributes:
-        mode: What devices send: ``"one-message"``, ``"scores"``, ``"delta"`` or ``"sums"``.
+        mode: What devices send: the plan's `federated.mode`.
         stage: ``"open"``, ``"replying"`` while the last reports are waited for, or ``"closed"``.
         enrolled: Devices that have joined.
         reported: Those whose report is durable.
