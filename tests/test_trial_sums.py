@@ -311,7 +311,10 @@ def test_an_arm_with_more_records_per_unit_raises_an_alarm_that_says_so() -> Non
 
 
 def test_coefficients_re_randomise_nobody_and_need_enough_records() -> None:
-    plan = PLAN.calibrated(make(17)[["revenue_before", "country", "revenue", "bought"]])
+    before = make(17)[["revenue_before", "country", "revenue", "bought"]]
+    plan = PLAN.calibrated(before)
+    segmented = {"segments": ["tier"], "levels": {**PLAN.levels, "tier": ["a", "b"]}}  # not in earlier records
+    assert fa.Plan(**{**_settings(PLAN), **segmented}).calibrated(before).coefficients == plan.coefficients
     assert plan.design == PLAN.design
     assert plan.fingerprint != PLAN.fingerprint
     assert [plan.assign(i) for i in range(50)] == [PLAN.assign(i) for i in range(50)]
