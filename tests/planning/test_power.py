@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -229,7 +231,17 @@ def test_outcomes_of_a_plan_bring_their_own_margins_and_sides() -> None:
     given = fa.power(known, plan=plan, records=50_000)
     assert given[0].power == 0.8
     assert given[1].power == fa.power(known["complaints"], margin=0.002, better="lower", records=50_000)[0].power
-    assert "chance" in str(given)
+    assert [row.wanted for row in given] == ["effect", "power"]
+    told = " ".join(str(given).split())
+    assert "The trial would have 50,000 records" in told
+    assert "the smallest effect that it shows" in told
+    assert "chance of reaching its goal if there is no effect." in told
+    assert re.search(r"y b 10\.00 \+\S+ \+\S+ % different – – complaints b 0\.02000 – – not worse \S+ \d+\.\d %", told)
+    for axes, label in zip(given.plot().axes, ("smallest effect", "chance of “not worse”"), strict=True):
+        assert axes.get_ylabel() == label
+        curve, point = axes.lines[:2]
+        (x,), (y,) = point.get_xydata().T
+        assert np.interp(x, *curve.get_xydata().T) == pytest.approx(y, rel=0.05)
     known["clicks / views"] = fa.Baseline(level=0.2, sd=0.3)
     partly = fa.power(known, plan=plan, relative={"y": 0.05})
     assert [row.outcome for row in partly] == ["y", "complaints"]
@@ -280,7 +292,13 @@ def test_it_prints_in_80_columns_and_draws(wanted: dict[str, Any]) -> None:
     assert found.to_dict()["rows"] == found.to_dicts()
     assert json.loads(found.to_json())["wanted"] in ("size", "effect", "margin")
     assert found._repr_html_().count("<tr>") == 5
-    assert len(found.plot().axes) == 4
+    drawn = found.plot()
+    assert len(drawn.axes) == 4
+    drawn.draw_without_rendering()
+    for axes in drawn.axes:
+        assert not axes.get_xticklabels(minor=True)
+        boxes = [tick.get_window_extent() for tick in axes.get_xticklabels()]
+        assert all(one.x1 < other.x0 for one, other in pairwise(boxes))
 
 
 def test_the_correction_is_that_of_the_analysis_whatever_is_known_beforehand() -> None:

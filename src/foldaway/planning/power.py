@@ -121,17 +121,16 @@ def power(
     others = sum(not outcome.guardrail for name, outcome in planned.items() if name not in baselines)
     tested = {name: goals[name] for name in baselines}
     tails = _tails(tested, len(design.arms) - 1, alpha, alternative, correction, others)
-    rows, comparisons, wanted = [], [], set[Wanted]()
+    rows, comparisons = [], []
     for name, known in baselines.items():
         if known.correlation and known.design_effect is None and design.records_per_unit is None:
             raise EstimateError(f"{name}: `correlation` needs `records_per_unit`, the mean number of records per unit.")
         asked = Asked(goals[name], tails[name], _sign(name, better, planned.get(name)), alternative)
         for arm in list(design.arms)[1:]:
             comparing = Comparing(design, arm, known, asked)
-            row, kind = _answer(comparing, name, effects[name], margins[name], size, chance, rate)
-            rows.append(row)
+            rows.append(_answer(comparing, name, effects[name], margins[name], size, chance, rate))
             comparisons.append(comparing)
-            wanted.add(kind)
+    wanted = {row.wanted for row in rows}
     if len(wanted - {"power"}) > 1 or {"size", "power"} <= wanted:
         raise EstimateError("ask one thing at a time: give the same of effect, margin and size for every outcome.")
     left_out = [f"Left out, since no effect is given: {', '.join(silent)}."] if silent else []
@@ -148,7 +147,7 @@ def _answer(
     size: float | None,
     chance: float,
     rate: float | None,
-) -> tuple[Planned, Wanted]:
+) -> Planned:
     """The one of effect, margin, size and chance that is not given."""
     goal, design, known = comparing.asked.goal, comparing.design, comparing.baseline
     found: float | None = chance
@@ -179,6 +178,7 @@ def _answer(
         arm=comparing.arm,
         control=next(iter(design.arms)),
         goal=goal,
+        wanted=wanted,
         level=known.level,
         sd=known.deviation(),
         effect=effect,
@@ -192,7 +192,7 @@ def _answer(
         design_effect=known.inflation(design.records_per_unit or 1.0, design.size_cv),
         explained=known.explained,
         why=why,
-    ), wanted
+    )
 
 
 def _require_reachable(name: str, comparing: Comparing, effect: float, margin: float) -> None:
