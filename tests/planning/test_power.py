@@ -239,13 +239,12 @@ def test_outcomes_of_a_plan_bring_their_own_margins_and_sides() -> None:
     assert re.search(r"y b 10\.00 \+\S+ \+\S+ % different – – complaints b 0\.02000 – – not worse \S+ \d+\.\d %", told)
     for axes, label in zip(given.plot().axes, ("smallest effect", "chance of “not worse”"), strict=True):
         assert axes.get_ylabel() == label
-        curve, point = axes.lines[:2]
-        (x,), (y,) = point.get_xydata().T
-        assert np.interp(x, *curve.get_xydata().T) == pytest.approx(y, rel=0.05)
+        curve, point = (np.transpose(np.asarray(line.get_xydata())) for line in axes.lines[:2])
+        assert np.interp(point[0], *curve) == pytest.approx(point[1], rel=0.05)
     known["clicks / views"] = fa.Baseline(level=0.2, sd=0.3)
     partly = fa.power(known, plan=plan, relative={"y": 0.05})
     assert [row.outcome for row in partly] == ["y", "complaints"]
-    assert partly.notes == ("Left out, since no effect is given: clicks / views.",)
+    assert partly.notes[0] == "Left out, since no effect is given: clicks / views."
 
 
 # Where there is no answer
@@ -306,6 +305,9 @@ def test_the_correction_is_that_of_the_analysis_whatever_is_known_beforehand() -
         name="p", arm="arm", arms={"a": 0.5, "b": 0.5}, outcomes=["y", "z", fa.Mean("w", better="lower", margin=1)]
     )
     known = fa.Baseline(level=0, sd=1.0)
-    [one] = fa.power({"y": known}, plan=plan, effect=0.1)
+    [one] = alone = fa.power({"y": known}, plan=plan, effect=0.1)
     both = fa.power({"y": known, "z": known}, plan=plan, effect=0.1)
     assert one.records == both[0].records == fa.power({"y": known}, effect=0.1, confidence=0.975)[0].records
+    for told in (alone, both, fa.power({"y": known, "z": known}, plan=plan, effect={"z": 0.1})):
+        assert "This allows for the trial's 2 comparisons (Holm)." in " ".join(told.notes)
+    assert "comparisons" not in str(fa.power({"w": known}, plan=plan))  # a guardrail is tested by itself
