@@ -145,24 +145,41 @@ def test_slips_in_a_file_or_in_an_option_are_told(tmp_path: Path) -> None:
     assert "say --delimiter ';'" in foldaway("plan", "new", "t.csv", folder=tmp_path, code=1).stderr
     made = foldaway("plan", "new", "t.csv", *words, "--delimiter", ";", folder=tmp_path)
     assert "No record has the level 'fr' of land." in made.stderr
-    assert "Without a value of land: 3 records. As it is, the plan rejects every batch" in made.stderr
+    assert "Without a value of land: 3 of 6 records. As it is, the plan rejects every batch" in made.stderr
     assert made.stderr.splitlines()[-1].startswith("Next: repeat the command with -o")  # no file was written to run
     (tmp_path / "t.csv").write_text("g,y,land\n" + "a,1,de\nb,,fr\n" * 3)
     empty = foldaway("plan", "new", "t.csv", *words, folder=tmp_path).stderr
     assert 'write {kind = "mean", column = "y", missing = "allowed"} in outcomes.' in empty
-    assert "Fill in" not in empty
+    assert "fill in" not in empty
     (tmp_path / "t.csv").write_text("g,y,land\n" + "a,1,de\nb,SECRET,fr\n" * 3)
     other = foldaway("plan", "new", "t.csv", *words, folder=tmp_path, code=1).stderr
     assert "the outcome 'y' is not a number in 3 of 6 records" in other
     (tmp_path / "t.csv").write_text("g,y,land\n" + "a,1,de\nb,2,SECRET\n" * 3)
     unknown = foldaway("plan", "new", "t.csv", *words, folder=tmp_path, code=1).stderr
-    assert "3 records have a value of 'land' that is none of the levels 'de', 'fr'" in unknown
+    assert "3 of 6 records have a value of 'land' that is none of the levels 'de', 'fr'" in unknown
     (tmp_path / "t.csv").write_text("g,y,land\n" + "a,1,de\nb,2,fr\n" * 3 + "SECRET,2,de\n")
     typo = foldaway("plan", "new", "t.csv", *words, folder=tmp_path, code=1).stderr
     assert "one value of 'g' occurs only once; if it is a typo" in typo
     absent = foldaway("plan", "new", "tt.csv", *words, folder=tmp_path, code=1).stderr
     assert "tt.csv matches no file; check the spelling" in absent
     assert "SECRET" not in other + unknown + typo
+
+
+def test_few_faulty_records_are_left_out_by_the_plan(tmp_path: Path) -> None:
+    slips = "a,SECRET,1,de\n" * 2 + "b,inf,1,de\nb,1,SECRET,fr\n" + "b,1,1,SECRET\n" * 3 + "a,,2,de\na,1,2,\n"
+    (tmp_path / "t.csv").write_text("g,y,x,land\n" + "a,1,3,de\nb,2,4,fr\n" * 100 + slips)
+    words = ("--arm", "g", "--outcome", "y", "--covariate", "x", "--levels", "land=de,fr", "-o", "plan.toml")
+    told = foldaway("plan", "new", "t.csv", *words, folder=tmp_path).stderr
+    left_out = 'The plan leaves such records out and counts them (on_fault = "drop").'
+    assert f"Not a number in y: 3 of 209 records. {left_out}" in told
+    assert f"Not a number in x: 1 of 209 records. {left_out}" in told
+    assert f"None of the listed levels of land: 3 of 209 records. {left_out}" in told
+    assert f"Without a value of y: 1 of 209 records. {left_out}" in told
+    assert f"Without a value of land: 1 of 209 records. {left_out}" in told
+    assert "SECRET" not in told
+    assert fa.Plan.load(tmp_path / "plan.toml").on_fault == "drop"
+    done = foldaway("run", "plan.toml", "t.csv", folder=tmp_path)
+    assert "200 records (a: 100, b: 100)" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import re
 import secrets
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -224,6 +224,7 @@ class Seen(NamedTuple):
     Attributes:
         arms: The names of the arms.
         texts: How many records have something other than a number, by column that should hold numbers.
+        unlisted: How many records have a level that is not listed, by column that has levels.
         unused: Levels that no record has, each with its column.
         missing: How many records have no value, by column.
         one_each: Whether no two records name the same unit.
@@ -232,6 +233,7 @@ class Seen(NamedTuple):
 
     arms: list[str]
     texts: dict[str, int]
+    unlisted: dict[str, int]
     unused: list[tuple[str, str]]
     missing: dict[str, int]
     one_each: bool
@@ -271,7 +273,7 @@ def _look(file: Path, delimiter: str | None, roles: Roles) -> Seen:
     import pyarrow.compute as pc
 
     from foldaway.numerics.kernels.siphash import hash_identifiers
-    from foldaway.records.values import WRONG_TYPE, identifiers, numbers
+    from foldaway.records.values import NULL, identifiers, numbers
     from foldaway.sources.formats.chunk import WantedColumns
     from foldaway.sources.formats.files import ReadOptions, read
 
@@ -301,18 +303,11 @@ def _look(file: Path, delimiter: str | None, roles: Roles) -> Seen:
                     one_each = len(hashes[-1]) == len(column) and sum(map(len, hashes)) < _MOST_UNITS
             for name in (name for name in numeric if name in batch.records.schema.names):
                 masks = numbers(batch.records.column(name), text=True)[1]
-                texts[name] += int(masks[WRONG_TYPE].sum()) if WRONG_TYPE in masks else 0
+                texts[name] += sum(int(mask.sum()) for rule, mask in masks.items() if rule != NULL)
             if len(counts) > _MOST_ARMS:
                 raise PlanError(f"{arm!r} has more than {_MOST_ARMS} different values: is it the column of the arm?")
     if not counts:
         raise RecordError(f"{file} has no records with an arm in {arm!r}.")
-    for name, uses in used.items():
-        if others := uses[len(levels[name])]:
-            raise PlanError(
-                f"{many(others, 'record')} {'has' if others == 1 else 'have'} a value of {name!r} that is none of the "
-                f"levels {', '.join(map(repr, levels[name]))}: name every level, spelled exactly as in the file, "
-                "including capitals and spaces."
-            )
     if len(counts) > 2 and sorted(counts.values())[:2] != [1, 1] and 1 in counts.values():
         raise PlanError(f"one value of {arm!r} occurs only once; if it is a typo, correct it in the file.")
     if len(counts) < 2 or min(counts.values()) < _FEWEST_RECORDS:
@@ -320,22 +315,14 @@ def _look(file: Path, delimiter: str | None, roles: Roles) -> Seen:
             f"{arm!r} does not look like the column of the arm: it should have two or more different values, each in "
             f"{_FEWEST_RECORDS} records or more."
         )
+    unlisted = Counter({name: uses[len(levels[name])] for name, uses in used.items()})
     unused = [(name, level) for name in levels for i, level in enumerate(levels[name]) if not used[name][i]]
     once = one_each and bool(hashes) and len(np.unique(np.concatenate(hashes))) == sum(map(len, hashes))
-    return Seen(sorted(counts), dict(+texts), unused, dict(+missing), once, n)
+    return Seen(sorted(counts), dict(+texts), dict(+unlisted), unused, dict(+missing), once, n)
 
 
 def _plan(seen: Seen, roles: Roles, control: str | None, name: str) -> tuple[fa.Plan, list[str]]:
     """A plan, and what is guessed in it."""
-    for column, n in seen.texts.items():
-        of = f"{column!r} is not a number in {n:,} of {many(seen.records, 'record')}"
-        if column in (*roles.numeric, *roles.levels):
-            raise PlanError(
-                f"the covariate {of}; if it is categorical, list its levels: --levels '{column}=first,second,third'."
-            )
-        raise PlanError(
-            f"the outcome {of}; write yes and no as 1 and 0, and leave the field empty where there is no value."
-        )
     if control is not None and control not in seen.arms:
         raise PlanError(f"there is no arm {control!r} in {roles.arm!r}; there are {', '.join(seen.arms)}.")
     first = control or next((a for word in _CONTROLS for a in seen.arms if a.lower() == word), seen.arms[0])
@@ -352,6 +339,10 @@ def _plan(seen: Seen, roles: Roles, control: str | None, name: str) -> tuple[fa.
         unit=roles.unit,
         one_record_per_unit=seen.one_each,
     )
+    _require_usable(seen, roles, plan.drop_limit)
+    faults = list(_faults(seen, roles))
+    if few := sum(n for _, n, _ in faults) <= plan.drop_limit * seen.records:
+        plan = msgspec.structs.replace(plan, on_fault="drop" if faults else "refuse")
     replace = "Replace these with the probabilities used for the allocation."
     guesses = [f"Assumed: equal probabilities for {', '.join(arms)}. {replace}"]
     if values:
@@ -366,23 +357,53 @@ def _plan(seen: Seen, roles: Roles, control: str | None, name: str) -> tuple[fa.
             "would be too small."
         )
     guesses += [f"No record has the level {level!r} of {column}." for column, level in seen.unused]
-    guesses += [
-        f"Without a value of {column}: {many(n, 'record')}. As it is, the plan rejects every batch with such a record. "
-        + (
-            f'To count it for the other outcomes, write {{kind = "mean", column = "{column}", missing = "allowed"}} in '
-            "outcomes. To leave it out, "
-            if column in roles.outcomes
-            else "Fill in the values; or, to leave it out, "
-        )
-        + 'write on_fault = "drop" in the plan.'
-        for column, n in seen.missing.items()
-    ]
+    for what, n, instead in faults:
+        done = 'The plan leaves such records out and counts them (on_fault = "drop").'
+        if not few:
+            done = "As it is, the plan rejects every batch with such a record. To leave such records out, write "
+            done += 'on_fault = "drop" in the plan, and a drop_limit above their share of all records.'
+        guesses.append(f"{what}: {n:,} of {many(seen.records, 'record')}. {done} {instead}")
     if seen.one_each:
         guesses.append(
             f"No two records of this file have the same {roles.unit}, so the plan promises one_record_per_unit. Delete "
             "that line if the same units may come back in later files: the errors would be too small."
         )
     return plan, guesses
+
+
+def _require_usable(seen: Seen, roles: Roles, most: float) -> None:
+    """Refuses columns of which more values are wrong than single slips would be."""
+    for column, n in (seen.texts | seen.unlisted).items():
+        if n <= most * seen.records:
+            continue
+        if column in roles.levels:
+            raise PlanError(
+                f"{n:,} of {many(seen.records, 'record')} have a value of {column!r} that is none of the levels "
+                f"{', '.join(map(repr, roles.levels[column]))}: name every level, spelled exactly as in the file, "
+                "including capitals and spaces."
+            )
+        of = f"{column!r} is not a number in {n:,} of {many(seen.records, 'record')}"
+        if column in roles.numeric:
+            raise PlanError(
+                f"the covariate {of}; if it is categorical, list its levels: --levels '{column}=first,second,third'."
+            )
+        raise PlanError(
+            f"the outcome {of}; write yes and no as 1 and 0, and leave the field empty where there is no value."
+        )
+
+
+def _faults(seen: Seen, roles: Roles) -> Iterator[tuple[str, int, str]]:
+    """What records are faulty for, how many are, and what else can be done."""
+    for column, n in seen.texts.items():
+        yield f"Not a number in {column}", n, "If you can, correct them in the file."
+    for column, n in seen.unlisted.items():
+        yield f"None of the listed levels of {column}", n, "If they belong to the trial, add their level to --levels."
+    for column, n in seen.missing.items():
+        instead = "If you can, fill in the values."
+        if column in roles.outcomes:
+            table = f'{{kind = "mean", column = "{column}", missing = "allowed"}}'
+            instead = f"To count them for the other outcomes, write {table} in outcomes."
+        yield f"Without a value of {column}", n, instead
 
 
 _UNSAID = "Not in the plan yet: which direction is better, margins, and segments. Its comments show how to write them."
