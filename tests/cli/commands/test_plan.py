@@ -182,6 +182,23 @@ def test_few_faulty_records_are_left_out_by_the_plan(tmp_path: Path) -> None:
     assert "200 records (a: 100, b: 100)" in done.stdout
 
 
+def test_a_rare_value_of_the_arm_is_taken_for_a_misspelling(tmp_path: Path) -> None:
+    words = ("plan", "new", "t.csv", "--arm", "g", "--outcome", "y")
+    (tmp_path / "t.csv").write_text("g,y\n" + "new,1\nold,2\n" * 200 + "nwe,2\n" * 3 + "SECRET,1\n")
+    made = foldaway(*words, folder=tmp_path)
+    assert '"nwe" is rare in g and may be a misspelling: 3 of 404 records. The plan leaves such' in made.stderr
+    assert "If it is an arm, add it to [arms] and correct the probabilities." in made.stderr
+    assert "A value of g that occurs only once may be a misspelling: 1 of 404 records." in made.stderr
+    assert "SECRET" not in made.stdout + made.stderr
+    plan = fa.Plan.loads(made.stdout)
+    assert (plan.arms, plan.on_fault) == ({"old": 0.5, "new": 0.5}, "drop")
+    named = foldaway(*words, "--control", "nwe", folder=tmp_path).stdout
+    assert list(fa.Plan.loads(named).arms) == ["nwe", "new", "old"]
+    # A small arm is one where there is but one other.
+    (tmp_path / "t.csv").write_text("g,y\n" + "new,1\nnew,2\n" * 200 + "old,2\n" * 3)
+    assert set(fa.Plan.loads(foldaway(*words, folder=tmp_path).stdout).arms) == {"new", "old"}
+
+
 @pytest.mark.parametrize(
     ("suffix", "words", "first", "kind", "position"),
     [
