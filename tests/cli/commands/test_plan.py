@@ -117,7 +117,7 @@ def test_the_control_is_guessed_by_name_or_told(folder: Path, tmp_path: Path) ->
             "The columns of my trial.csv are: variant, revenue, converted, revenue_before, country, user_id.",
         ),
         (("--arm", "variant"), "with --outcome"),
-        (("--arm", "varient", "--outcome", "revenue"), "no column 'varient'; did you mean `variant`?"),
+        (("--arm", "varient", "--outcome", "revenue"), "no column 'varient'; did you mean 'variant'?"),
         (("--arm", "user_id", "--outcome", "revenue"), "has more than 20 different values"),
         (("--arm", "variant", "--outcome", "country"), "the outcome 'country' is not a number in"),
         (("--arm", "variant", "--outcome", "revenue", "--covariate", "country"), "--levels 'country=first"),

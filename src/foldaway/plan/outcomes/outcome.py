@@ -170,7 +170,7 @@ class Outcome(Part, frozen=True, kw_only=True):
 
 def _misplaced(kind: type[Outcome], name: str) -> str:
     others = [f'"{other.KIND}"' for other in Outcome.KINDS.values() if name in settings_of(other)]
-    said = f'`{name}` is not a setting of an outcome of kind "{kind.KIND}"'
+    said = f'{name!r} is not a setting of an outcome of kind "{kind.KIND}"'
     if others:
         return f"{said}, but of kind {' or '.join(others)}."
     top = next((part for part in Part.__subclasses__() if not part.TABLE and name in settings_of(part)), None)
