@@ -94,7 +94,7 @@ def test_what_a_file_cannot_tell_is_there_to_be_uncommented(folder: Path) -> Non
     with_margin = fa.Plan.loads(
         re.sub(r'^# outcomes = (.*?"higher")', r"outcomes = \1, margin = 0.5", text, flags=re.MULTILINE)
     )
-    assert "not worse by more than 0.5" in with_margin.outcomes[0].wanted
+    assert "not worse than the control by more than 0.5" in with_margin.outcomes[0].wanted
 
 
 def test_the_control_is_guessed_by_name_or_told(folder: Path, tmp_path: Path) -> None:
@@ -257,10 +257,13 @@ def checked(folder: Path, **settings: Any) -> str:
 
 def test_plan_check_says_what_is_asked_of_outcomes_and_who_is_told_apart(tmp_path: Path) -> None:
     outcome = fa.Mean("latency", better="lower", margin=5, missing="allowed")
+    slow = fa.Quantile("ms", (0.5,), bounds=(1, 60_000))
     levels = {"country": [f"country {i}" for i in range(30)]}
     strata = {"column": "week", "probabilities": {"1": {"control": 0.9, "treatment": 0.1}}}
-    said = checked(tmp_path, outcomes=[outcome], segments=["country", "tier"], levels=levels, strata=strata)
-    assert "asked whether not worse by more than 5; lower is better; may be missing" in said
+    outcomes, segments = [outcome, slow], ["country", "tier"]
+    said = checked(tmp_path, unit="user", outcomes=outcomes, segments=segments, levels=levels, strata=strata)
+    assert "asks whether an arm is not worse than the control by more than 5; lower is better; may be missing" in said
+    assert "bins from 1 to 60,000" in said
     assert "country segment levels country 0, country 1," in said
     assert "tier segment each level that enough units have" in said
     assert "week stratum 1 stratum, " in said
