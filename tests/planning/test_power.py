@@ -251,7 +251,7 @@ def test_outcomes_of_a_plan_bring_their_own_margins_and_sides() -> None:
 
 
 WITHOUT_ANSWER: list[tuple[dict[str, Any], str]] = [
-    ({}, "give `effect` or `relative`"),
+    ({}, "give the effect to find"),
     ({"effect": 0.0}, "an effect of zero cannot be found"),
     ({"effect": 0.1, "relative": 0.1}, "not both"),
     ({"effect": 0.95}, "would not lie between 0 and 1"),

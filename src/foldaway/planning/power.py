@@ -116,7 +116,7 @@ def power(
     }
     silent = [name for name in baselines if size is None and effects[name] is None and goals[name] not in GUARDING]
     if len(silent) == len(baselines):
-        raise EstimateError("give `effect` or `relative` for the size that it needs, or a size for the effect.")
+        raise EstimateError("give the effect to find, absolute or relative, or the size: records, units or days.")
     baselines = {name: known for name, known in baselines.items() if name not in silent}
     # Holm allows for all outcomes that the plan asks about, also for those of which nothing is known beforehand.
     others = sum(not outcome.guardrail for name, outcome in planned.items() if name not in baselines)
