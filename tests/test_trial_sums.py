@@ -311,7 +311,10 @@ def test_an_arm_with_more_records_per_unit_raises_an_alarm_that_says_so() -> Non
 
 
 def test_coefficients_re_randomise_nobody_and_need_enough_records() -> None:
-    plan = PLAN.calibrated(make(17)[["revenue_before", "country", "revenue", "bought"]])
+    before = make(17)[["revenue_before", "country", "revenue", "bought"]]
+    plan = PLAN.calibrated(before)
+    segmented = {"segments": ["tier"], "levels": {**PLAN.levels, "tier": ["a", "b"]}}  # not in earlier records
+    assert fa.Plan(**{**_settings(PLAN), **segmented}).calibrated(before).coefficients == plan.coefficients
     assert plan.design == PLAN.design
     assert plan.fingerprint != PLAN.fingerprint
     assert [plan.assign(i) for i in range(50)] == [PLAN.assign(i) for i in range(50)]
@@ -323,6 +326,15 @@ def test_coefficients_re_randomise_nobody_and_need_enough_records() -> None:
         fa.Plan(**{**_settings(PLAN), "coefficients": {"center": {}, "slopes": {"revenue": {}, "bought": {}}}})
     with pytest.raises(PlanError, match="needs none"):
         fa.Plan(**{**_settings(PLAN), "covariates": [], "levels": {}}).calibrated(make(17))
+
+
+def test_covariates_that_only_tell_the_arm_adjust_nothing() -> None:
+    plan = fa.Plan(name="p", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], covariates=["x", "z"])
+    trial, i = fa.Trial(plan), np.arange(400)
+    trial.fold({"g": np.where(i % 2, "a", "b"), "x": 3.0 + i % 2, "z": i % 2, "y": i % 7})
+    plain, adjusted = (trial.effects().filter(estimator=name)[0] for name in ("difference", "adjusted"))
+    assert adjusted.estimate == pytest.approx(plain.estimate, abs=1e-12)
+    assert "not adjusted for “x” and “z”" in str(trial.effects())
 
 
 def test_stale_coefficients_cost_no_width() -> None:

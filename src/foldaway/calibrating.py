@@ -40,9 +40,8 @@ class Calibration:
         if not plan.covariates or plan.keeps != SUMS:
             raise PlanError("coefficients are for plans with `covariates` that keep sums; this one needs none.")
         self._plan = plan
-        bare = dict.fromkeys(("unit", "cluster", "federated", "strata", "coefficients", "release"))
-        bare |= {"one_record_per_unit": False, "complete_units": False, "privacy": Privacy(), "segments": ()}
-        self._trial = Trial(msgspec.structs.replace(plan, **bare, estimators=(), errors=()))
+        without = dict.fromkeys(("unit", "cluster", "coefficients")) | {"one_record_per_unit": False}
+        self._trial = Trial(_bare(plan, complete_units=False, **without))
 
     @property
     def columns(self) -> list[str]:
@@ -102,10 +101,9 @@ class Earlier:
     def __init__(self, plan: Plan, *, has_arms: bool) -> None:
         self._has_arms = has_arms
         self._random = np.random.default_rng(1)
-        bare = dict.fromkeys(("federated", "release", "received", "strata")) | {"privacy": Privacy(), "segments": ()}
         # Under a key of their own: they are none of the trial's, nothing of them is kept, and whoever asks again gets
         # the same answer.
-        self._trial = Trial(msgspec.structs.replace(plan, **bare, estimators=(), errors=()), key=bytes(16))
+        self._trial = Trial(_bare(plan, received=None), key=bytes(16))
 
     @property
     def plan(self) -> Plan:
@@ -131,3 +129,12 @@ class Earlier:
     def effects(self) -> Effects:
         """What the records show."""
         return quiet_effects(self._trial)
+
+
+def _bare(plan: Plan, **without: Any) -> Plan:
+    """The plan without what only a trial has, nor the levels of columns that are only its segments."""
+    levels = {name: levels for name, levels in plan.levels.items() if name in plan.covariates}
+    without |= dict.fromkeys(("federated", "release", "strata"))
+    return msgspec.structs.replace(
+        plan, **without, privacy=Privacy(), segments=(), levels=levels, estimators=(), errors=()
+    )

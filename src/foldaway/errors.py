@@ -79,14 +79,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
     Example:
         >>> "no column 'revenu'" + did_you_mean("revenu", ["group", "revenue"])
-        "no column 'revenu'; did you mean `revenue`?"
+        "no column 'revenu'; did you mean 'revenue'?"
         >>> "no column 'age'" + did_you_mean("age", ["group", "revenue"])
         "no column 'age'."
     """
     import difflib  # only where something is wrong
 
     near = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean `{near[0]}`?" if near else "."
+    return f"; did you mean {near[0]!r}?" if near else "."
 
 
 class FoldawayError(Exception):

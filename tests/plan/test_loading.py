@@ -51,7 +51,7 @@ def test_missing_settings_are_all_told(text: str) -> None:
 def test_unknown_and_missing_settings_are_told_together() -> None:
     text = json.dumps({"name": "plan", "arm": "g", "arms": {"a": 0.5, "b": 0.5}, "outcome": ["y"], "zebra": 1})
     assert faults(text) == [
-        "'outcome' is not a setting of a plan; did you mean `outcomes`?",
+        "'outcome' is not a setting of a plan; did you mean 'outcomes'?",
         "'zebra' is not a setting of a plan.",
         "`outcomes` is missing.",
     ]
@@ -62,7 +62,7 @@ MISPLACED = {
     'leverage = "CR2"': "`leverage` belongs in [federated].",
     'better = "lower"': "`better` belongs in [[outcomes]].",
     "replicates = 3": "`replicates` belongs in [bootstrap].",
-    "[privacy]\nchort = 50": "'chort' is not a setting of [privacy]; did you mean `cohort`?",
+    "[privacy]\nchort = 50": "'chort' is not a setting of [privacy]; did you mean 'cohort'?",
     "[privacy]\nconfidence = 0.9": "`confidence` belongs at the top of the plan, before the first table.",
     '[privacy]\nleverage = "CR2"': "`leverage` belongs in [federated].",
     "[federated]\nretention = 60": "`retention` belongs in [privacy].\n`federated.mode` is missing.",

@@ -176,12 +176,12 @@ BAD: dict[str, tuple[Any, str]] = {
     "no such kind": ({"kind": "median", "column": "y"}, "an outcome has an unknown kind; the kinds are mean, share, "),
     "another kind's setting": (
         {"column": "y", "above": 1},
-        '`above` is not a setting of an outcome of kind "mean", but of kind "share".',
+        '\'above\' is not a setting of an outcome of kind "mean", but of kind "share".',
     ),
     "a plan's setting": ({"column": "y", "arm": "g"}, "`arm` belongs at the top of the plan, before the first table."),
     "a typo": (
         {"column": "y", "bettr": "lower"},
-        '`bettr` is not a setting of an outcome of kind "mean"; did you mean `better`?',
+        "'bettr' is not a setting of an outcome of kind \"mean\"; did you mean 'better'?",
     ),
     "a percentile": (
         lambda: fa.Quantile("y", (95,), bounds=(1, 5)),

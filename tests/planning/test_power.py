@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -229,18 +231,27 @@ def test_outcomes_of_a_plan_bring_their_own_margins_and_sides() -> None:
     given = fa.power(known, plan=plan, records=50_000)
     assert given[0].power == 0.8
     assert given[1].power == fa.power(known["complaints"], margin=0.002, better="lower", records=50_000)[0].power
-    assert "chance" in str(given)
+    assert [row.wanted for row in given] == ["effect", "power"]
+    told = " ".join(str(given).split())
+    assert "The trial would have 50,000 records" in told
+    assert "the smallest effect that it shows" in told
+    assert "chance of reaching its goal if there is no effect." in told
+    assert re.search(r"y b 10\.00 \+\S+ \+\S+ % different – – complaints b 0\.02000 – – not worse \S+ \d+\.\d %", told)
+    for axes, label in zip(given.plot().axes, ("smallest effect", "chance of “not worse”"), strict=True):
+        assert axes.get_ylabel() == label
+        curve, point = (np.transpose(np.asarray(line.get_xydata())) for line in axes.lines[:2])
+        assert np.interp(point[0], *curve) == pytest.approx(point[1], rel=0.05)
     known["clicks / views"] = fa.Baseline(level=0.2, sd=0.3)
     partly = fa.power(known, plan=plan, relative={"y": 0.05})
     assert [row.outcome for row in partly] == ["y", "complaints"]
-    assert partly.notes == ("Left out, since no effect is given: clicks / views.",)
+    assert partly.notes[0] == "Left out, since no effect is given: clicks / views."
 
 
 # Where there is no answer
 
 
 WITHOUT_ANSWER: list[tuple[dict[str, Any], str]] = [
-    ({}, "give `effect` or `relative`"),
+    ({}, "give the effect to find"),
     ({"effect": 0.0}, "an effect of zero cannot be found"),
     ({"effect": 0.1, "relative": 0.1}, "not both"),
     ({"effect": 0.95}, "would not lie between 0 and 1"),
@@ -280,7 +291,13 @@ def test_it_prints_in_80_columns_and_draws(wanted: dict[str, Any]) -> None:
     assert found.to_dict()["rows"] == found.to_dicts()
     assert json.loads(found.to_json())["wanted"] in ("size", "effect", "margin")
     assert found._repr_html_().count("<tr>") == 5
-    assert len(found.plot().axes) == 4
+    drawn = found.plot()
+    assert len(drawn.axes) == 4
+    drawn.draw_without_rendering()
+    for axes in drawn.axes:
+        assert not axes.get_xticklabels(minor=True)
+        boxes = [tick.get_window_extent() for tick in axes.get_xticklabels()]
+        assert all(one.x1 < other.x0 for one, other in pairwise(boxes))
 
 
 def test_the_correction_is_that_of_the_analysis_whatever_is_known_beforehand() -> None:
@@ -288,6 +305,9 @@ def test_the_correction_is_that_of_the_analysis_whatever_is_known_beforehand() -
         name="p", arm="arm", arms={"a": 0.5, "b": 0.5}, outcomes=["y", "z", fa.Mean("w", better="lower", margin=1)]
     )
     known = fa.Baseline(level=0, sd=1.0)
-    [one] = fa.power({"y": known}, plan=plan, effect=0.1)
+    [one] = alone = fa.power({"y": known}, plan=plan, effect=0.1)
     both = fa.power({"y": known, "z": known}, plan=plan, effect=0.1)
     assert one.records == both[0].records == fa.power({"y": known}, effect=0.1, confidence=0.975)[0].records
+    for told in (alone, both, fa.power({"y": known, "z": known}, plan=plan, effect={"z": 0.1})):
+        assert "This allows for the trial's 2 comparisons (Holm)." in " ".join(told.notes)
+    assert "comparisons" not in str(fa.power({"w": known}, plan=plan))  # a guardrail is tested by itself

@@ -204,7 +204,10 @@ def test_a_wrong_type_of_a_whole_column_is_counted_in_every_record() -> None:
 def test_a_refusal_says_what_to_do() -> None:
     """Single records can be mended or dropped; a column that is wrong throughout must be written in another way."""
     one = str(refusal(fa.Trial(PLAN), spoiled("y", None, 0)))
-    assert 'set on_fault = "drop"' in one
+    assert 'set on_fault = "drop" in the plan.' in one
+    for column, value in (("y", None), ("group", "A")):  # more than the plan would drop
+        many = str(refusal(fa.Trial(PLAN), spoiled(column, value, 0, 1, 2)))
+        assert "and a drop_limit above their share of all records (the default is 5 %)" in many
     dates = str(refusal(fa.Trial(PLAN), pa.table({**good(), "x": pa.array(range(40), pa.date32())})))
     assert "written as numbers" in dates
     arms = str(refusal(fa.Trial(PLAN), {**good(), "group": [arm.upper() for arm in good()["group"]]}))
@@ -432,6 +435,7 @@ def test_a_slip_in_spelling_is_told_before_dropping_is() -> None:
         trial.fold(spoiled("group", "A", 0))
     told = str(refused.value)
     assert 0 < told.index("must be spelled exactly as in the plan") < told.index('on_fault = "drop"')
+    assert "drop_limit" not in told  # one of 40 is below it
 
 
 def test_decimal_commas_are_told(tmp_path: Path) -> None:

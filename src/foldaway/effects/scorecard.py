@@ -14,6 +14,9 @@ from foldaway.effects.verdict import NONE, UNDECIDED, Verdict, verdicts_of
 from foldaway.errors import many
 from foldaway.table import compact, number, places_for, text_table
 
+CORRECTION_NAMES = {"holm": "Holm", "benjamini-hochberg": "Benjamini and Hochberg"}
+"""Whose correction allows for several comparisons."""
+
 # As much of a name as a line has room for at least.
 _SHORTEST = 8
 
@@ -114,7 +117,7 @@ def explanations(effects: Findings) -> list[str]:
     found += [each.lead.note for each in comparisons(effects) if each.lead.note]
     tested = [row for row in (each.lead for each in comparisons(effects)) if row.p_adjusted is not None]
     if tested:
-        name = {"holm": "Holm", "benjamini-hochberg": "Benjamini and Hochberg"}[effects.plan.correction]
+        name = CORRECTION_NAMES[effects.plan.correction]
         # Whether one would be decided if there were no others.
         alpha = 1 - effects.confidence
         alone = any(

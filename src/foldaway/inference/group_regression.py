@@ -80,7 +80,7 @@ def _solve(square: Floats, right: Floats, shown: NDArray[np.bool_]) -> Solved:
     real = values > _NO_DIRECTION
     inverse = np.where(real, 1 / np.where(real, values, 1), 0)
     rotated = (vectors.mT @ (scale * right)[..., None])[..., 0] * inverse
-    return Solved(scale * (vectors @ rotated[..., None])[..., 0], real.sum(axis=-1))
+    return Solved(scale * (vectors @ rotated[..., None])[..., 0], np.asarray(real.sum(axis=-1)))
 
 
 def _as_they_came(square: Floats, right: Floats, least: Floats, F: Floats) -> tuple[Floats, int]:

@@ -43,6 +43,7 @@ Bounds = Annotated[
 Confidence = Annotated[float, Meta(ge=0.5, lt=1, description="a number from 0.5 to below 1, for example 0.95")]
 Estimators = Annotated[Sequence[str], Meta(description="a list of estimators")]
 Errors = Annotated[Sequence[str], Meta(description="a list of kinds of standard error")]
+DROP_LIMIT = 0.05
 DropLimit = Annotated[float, Meta(ge=0, le=1, description="a share from 0 to 1, for example 0.05")]
 Groups = Annotated[int, Meta(ge=8, le=4096, description="a power of two from 8 to 4,096")]
 Size = Annotated[int, Meta(ge=1, le=10**15, description="a whole number from 1 to 10^15")]
@@ -132,7 +133,7 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     groups: Groups = 128
     complete_units: bool = False
     on_fault: Literal["refuse", "drop"] = "refuse"
-    drop_limit: DropLimit = 0.05
+    drop_limit: DropLimit = DROP_LIMIT
     estimators: Estimators = ()
     errors: Errors = ()
     anytime_n: Size = 10_000

@@ -14,7 +14,7 @@ import numpy as np
 from foldaway.effects.numbers import in_lines, percent_text, signed
 from foldaway.effects.plot import BAR, INK, panels
 from foldaway.errors import many
-from foldaway.planning.comparing import Comparing, Planned, Wanted
+from foldaway.planning.comparing import GUARDING, Comparing, Planned, Wanted
 from foldaway.table import ABSENT, html_table, number, text_table
 
 if TYPE_CHECKING:
@@ -112,8 +112,9 @@ class Power(Sequence[Planned]):
     def plot(self) -> Figure:
         """The chance by size, or the smallest effect by size, by matplotlib (``pip install foldaway[plot]``).
 
-        Each row has a panel with the curve, and the row's own point on it. No window opens, and nothing of
-        matplotlib's global state changes: works without a screen.
+        Each row has a panel with the curve, and the row's own point on it. Where size, effect and margin are given, the
+        curve is that of the chance. No window opens, and nothing of matplotlib's global state changes: works without a
+        screen.
 
         Raises:
             ValueError: There is nothing to draw.
@@ -127,12 +128,14 @@ class Power(Sequence[Planned]):
         return figure
 
     def _draw(self, axes: Axes, row: Planned, comparing: Comparing) -> None:
+        from matplotlib.ticker import LogLocator
+
         assert row.records is not None
         assert row.effect is not None
-        few = self.wanted in ("effect", "margin")
+        few = row.wanted in ("effect", "margin")
         sizes = np.geomspace(row.records / 8, row.records * 4, _FEW if few else _POINTS)
         heights: list[float | None]
-        match self.wanted:
+        match row.wanted:
             case "effect":
                 heights, point = [comparing.effect(size, row.margin, self.power) for size in sizes], row.effect
             case "margin":
@@ -141,11 +144,15 @@ class Power(Sequence[Planned]):
                 assert row.power is not None
                 heights, point = [comparing.chance(size, row.effect, row.margin) for size in sizes], row.power
                 axes.set_ylim(0, 1.02)
-        label = f"smallest {self.wanted}" if few else f"chance, effect {row.effect:.3g}"
+        chance = f"chance of “{row.goal}”" if row.goal in GUARDING else f"chance, effect {row.effect:.3g}"
+        label = f"smallest {row.wanted}" if few else chance
         axes.plot(sizes, [np.nan if each is None else each for each in heights], color=BAR, linewidth=3)
         axes.plot(row.records, point, "o", color=INK, markersize=6, markeredgecolor="white", zorder=3)
         axes.axvline(row.records, color="0.4", linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.minorticks_off()
         axes.set_xlabel("records of the whole trial", fontsize="small")
         axes.set_ylabel(label, fontsize="small")
         # A dollar sign in a name is a dollar sign, and begins no formula.
@@ -157,7 +164,7 @@ class Power(Sequence[Planned]):
         return f"Power: {self.wanted} | records={self.records} | rows={len(self)}"
 
     def _headline(self) -> list[str]:
-        size, several = self._size(), len(self) > 1
+        size, several = self._size(), sum(row.wanted == self.wanted for row in self.rows) > 1
         plain = all(row.goal == "different" for row in self.rows)
         what = (
             f"finds {'each' if several else 'the'} effect" if plain else f"reaches {'each' if several else 'its'} goal"
@@ -171,10 +178,19 @@ class Power(Sequence[Planned]):
             case "size":
                 return [f"The trial needs {size}.", f"With {chance} it then {what} {held}."]
             case "power":
-                return [f"The trial has {size}.", f"The table has the chance that it {what} {held}."]
+                return [f"The trial would have {size}.", f"The table has the chance that it {what} {held}."]
             case _:
                 smallest = f"the smallest {self.wanted}{'s' if several else ''}"
-                return [f"The trial has {size}.", f"The table has {smallest} that it shows with {chance} {held}."]
+                found = f"The table has {smallest} that it shows with {chance} {held}."
+                return [f"The trial would have {size}.", found, *self._given()]
+
+    def _given(self) -> list[str]:
+        """What the rows have that are not asked for a smallest effect or margin."""
+        effects = [row.effect for row in self.rows if row.wanted == "power"]
+        if not effects:
+            return []
+        given = "with the effect shown" if any(effects) else "if there is no effect"
+        return [f"Where a row has a chance, that is the chance of reaching its goal {given}."]
 
     def _size(self) -> str | None:
         if self.records is None:
@@ -187,20 +203,27 @@ class Power(Sequence[Planned]):
         shares = ", ".join(f"{arm} {100 * share:.3g} %" for arm, share in self.arms.items())
         return f"{', '.join(parts)} ({shares})"
 
+    def _effect(self, row: Planned) -> str:
+        """The effect as text; among smallest effects there is none where no effect is assumed."""
+        if row.effect == 0:
+            return ABSENT if self.wanted == "effect" else "0"
+        return signed(number(row.effect, 3))
+
     def _table(self) -> tuple[list[str], list[list[str]]]:
         rows = self.rows
         columns: dict[str, list[str]] = {
             "outcome": [row.outcome for row in rows],
             "arm": [row.arm for row in rows],
             "control": [number(row.level) for row in rows],
-            "effect": [signed(number(row.effect, 3)) if row.effect != 0 else "0" for row in rows],
+            "effect": [self._effect(row) for row in rows],
             "relative": [percent_text(row.relative or None) for row in rows],
         }
         if any(row.goal != "different" for row in rows):
             columns["goal"] = [row.goal for row in rows]
             columns["margin"] = [number(row.margin, 3) if row.goal != "different" else ABSENT for row in rows]
-        if self.wanted != "size" and any(row.power is not None and abs(row.power - self.power) > 1e-3 for row in rows):
-            columns["chance"] = [ABSENT if row.power is None else f"{100 * row.power:.1f} %" for row in rows]
+        if any(row.wanted == "power" for row in rows):
+            chances = [row.power if row.wanted == "power" else None for row in rows]
+            columns["chance"] = [ABSENT if each is None else f"{100 * each:.1f} %" for each in chances]
         if self.wanted == "size":
             columns["records"] = [number(row.records) for row in rows]
             if any(row.units not in (row.records, None) for row in rows):

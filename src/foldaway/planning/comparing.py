@@ -209,14 +209,16 @@ class Comparing:
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
     """One arm against the control on one outcome. A number that cannot be told is None, and ``why`` says so.
 
-    ``effect`` is the true one that is assumed, or the smallest one that is found; ``records`` and ``units`` are those
-    of the whole trial; ``std_error`` is what the effect's would be; ``power`` is the chance to show what is asked.
+    ``wanted`` says which of its numbers was computed from the others. ``effect`` is the true one that is assumed, or
+    the smallest one that is found; ``records`` and ``units`` are those of the whole trial; ``std_error`` is what the
+    effect's would be; ``power`` is the chance to show what is asked.
     """
 
     outcome: str
     arm: str
     control: str
     goal: Goal
+    wanted: Wanted
     level: float
     sd: float
     effect: float | None

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias, TypeVar, get_args
 
 from foldaway.effects.findings import Findings
+from foldaway.effects.scorecard import CORRECTION_NAMES
 from foldaway.errors import EstimateError
 from foldaway.plan import Outcome, Plan
 from foldaway.planning.answer import Power
@@ -17,7 +18,7 @@ T = TypeVar("T")
 By: TypeAlias = T | Mapping[str, T] | None
 """One for all outcomes, or one for each."""
 
-CORRECTIONS = ("holm", "benjamini-hochberg", "none")
+CORRECTIONS = (*CORRECTION_NAMES, "none")
 
 _TWO = {"control": 0.5, "treatment": 0.5}
 _GROUPS = 128
@@ -115,27 +116,27 @@ def power(
     }
     silent = [name for name in baselines if size is None and effects[name] is None and goals[name] not in GUARDING]
     if len(silent) == len(baselines):
-        raise EstimateError("give `effect` or `relative` for the size that it needs, or a size for the effect.")
+        raise EstimateError("give the effect to find, absolute or relative, or the size: records, units or days.")
     baselines = {name: known for name, known in baselines.items() if name not in silent}
     # Holm allows for all outcomes that the plan asks about, also for those of which nothing is known beforehand.
     others = sum(not outcome.guardrail for name, outcome in planned.items() if name not in baselines)
     tested = {name: goals[name] for name in baselines}
-    tails = _tails(tested, len(design.arms) - 1, alpha, alternative, correction, others)
-    rows, comparisons, wanted = [], [], set[Wanted]()
+    family = _family(tested, len(design.arms) - 1, correction, others)
+    tails = _tails(tested, family, alpha, alternative)
+    rows, comparisons = [], []
     for name, known in baselines.items():
         if known.correlation and known.design_effect is None and design.records_per_unit is None:
             raise EstimateError(f"{name}: `correlation` needs `records_per_unit`, the mean number of records per unit.")
         asked = Asked(goals[name], tails[name], _sign(name, better, planned.get(name)), alternative)
         for arm in list(design.arms)[1:]:
             comparing = Comparing(design, arm, known, asked)
-            row, kind = _answer(comparing, name, effects[name], margins[name], size, chance, rate)
-            rows.append(row)
+            rows.append(_answer(comparing, name, effects[name], margins[name], size, chance, rate))
             comparisons.append(comparing)
-            wanted.add(kind)
+    wanted = {row.wanted for row in rows}
     if len(wanted - {"power"}) > 1 or {"size", "power"} <= wanted:
         raise EstimateError("ask one thing at a time: give the same of effect, margin and size for every outcome.")
     left_out = [f"Left out, since no effect is given: {', '.join(silent)}."] if silent else []
-    notes = (*left_out, *_notes(design, baselines.values(), correction, rows))
+    notes = (*left_out, *_notes(design, baselines.values(), correction, family, rows))
     what: Wanted = next(iter(wanted - {"power"}), "power")
     return Power(tuple(rows), what, 1 - alpha, chance, design.arms, sequential, notes, tuple(comparisons))
 
@@ -148,7 +149,7 @@ def _answer(
     size: float | None,
     chance: float,
     rate: float | None,
-) -> tuple[Planned, Wanted]:
+) -> Planned:
     """The one of effect, margin, size and chance that is not given."""
     goal, design, known = comparing.asked.goal, comparing.design, comparing.baseline
     found: float | None = chance
@@ -179,6 +180,7 @@ def _answer(
         arm=comparing.arm,
         control=next(iter(design.arms)),
         goal=goal,
+        wanted=wanted,
         level=known.level,
         sd=known.deviation(),
         effect=effect,
@@ -192,7 +194,7 @@ def _answer(
         design_effect=known.inflation(design.records_per_unit or 1.0, design.size_cv),
         explained=known.explained,
         why=why,
-    ), wanted
+    )
 
 
 def _require_reachable(name: str, comparing: Comparing, effect: float, margin: float) -> None:
@@ -325,16 +327,18 @@ def _sign(name: str, better: By[str], outcome: Outcome | None) -> int:
     return 1 if said == "higher" else -1
 
 
-def _tails(
-    goals: Mapping[str, Goal], arms: int, alpha: float, alternative: str, correction: str, others: int = 0
-) -> dict[str, float]:
-    """The chance of each outcome's test to err to each side, as `inference.claim` tests it."""
-    if alternative not in get_args(Alternative):
-        raise EstimateError('`alternative` must be "two-sided", "greater" or "less".')
+def _family(goals: Mapping[str, Goal], arms: int, correction: str, others: int) -> int:
+    """How many comparisons are corrected together; guardrails are apart."""
     if correction not in CORRECTIONS:
         raise EstimateError(f"there is no correction {correction!r}; there are {', '.join(CORRECTIONS)}.")
     asked = others + sum(goal != "not worse" for goal in goals.values())
-    family = 1 if correction == "none" else max(arms * asked, 1)
+    return 1 if correction == "none" else max(arms * asked, 1)
+
+
+def _tails(goals: Mapping[str, Goal], family: int, alpha: float, alternative: str) -> dict[str, float]:
+    """The chance of each outcome's test to err to each side, as `inference.claim` tests it."""
+    if alternative not in get_args(Alternative):
+        raise EstimateError('`alternative` must be "two-sided", "greater" or "less".')
     sides = {name: 2 if goal == "different" and alternative == "two-sided" else 1 for name, goal in goals.items()}
     return {name: alpha / sides[name] / (1 if goal == "not worse" else family) for name, goal in goals.items()}
 
@@ -363,10 +367,12 @@ def _effect(
     return absolute
 
 
-def _notes(design: Design, known: Collection[Baseline], correction: str, rows: Sequence[Planned]) -> Iterator[str]:
-    tested = sum(row.goal != "not worse" for row in rows)
-    if correction != "none" and tested > 1:
-        yield f"This allows for {tested} comparisons ({correction}), which need at most this many."
+def _notes(
+    design: Design, known: Collection[Baseline], correction: str, family: int, rows: Sequence[Planned]
+) -> Iterator[str]:
+    if family > 1 and any(row.goal != "not worse" for row in rows):
+        allowed = f"the trial's {family} comparisons ({CORRECTION_NAMES[correction]})"
+        yield f"This allows for {allowed}. If several of them have an effect, a smaller trial may be enough."
     largest = max((row.records or 0 for row in rows), default=0)
     if design.sequential and not 0.5 < largest / design.anytime_n < 2:
         yield (

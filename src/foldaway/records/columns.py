@@ -229,7 +229,7 @@ def missing_columns(missing: Sequence[str], wanted: Sequence[str], given: Sequen
 
     Example:
         >>> missing_columns(["revenu"], ["group", "revenu"], ["group", "revenue"])
-        "'revenu'; did you mean `revenue`?"
+        "'revenu'; did you mean 'revenue'?"
         >>> missing_columns(["group", "revenu"], ["group", "revenu"], ["a", "revenue"])
         "'group', 'revenu'."
     """

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from foldaway.errors import RecordError, many
+from foldaway.plan.analysis import DROP_LIMIT
 from foldaway.records.columns import REFUSED
 
 # The name of an arm that is not known; the plan allows no arm with an empty name.
@@ -169,20 +170,17 @@ def _hints(faults: Faults, n: int, *, registered: bool = False) -> list[str]:
         ]
     if any(SEVERAL_ARMS in counts for counts in rules):
         return [WITHIN]
+    setting = 'set on_fault = "drop" in the plan'
+    if faults.total > DROP_LIMIT * n:
+        setting += f", and a drop_limit above their share of all records (the default is {100 * DROP_LIMIT:g} %)"
     unknown = [counts[rule] for counts in rules for rule in ("unknown arm", "unknown level") if rule in counts]
     if unknown:
         spelling = "Arms and levels must be spelled exactly as in the plan, including capitals and spaces."
-        drop = (
-            "To leave out and count records that do not belong to this trial, set "
-            'on_fault = "drop" and a high drop_limit in the plan.'
-        )
+        drop = f"To leave out and count records that do not belong to this trial, {setting}."
         return [spelling] if registered or max(unknown) >= n else [spelling, drop]
     if registered:
         return ["Repair these records. The plan of a registered trial is fixed; to allow them, register another plan."]
-    advice = [
-        'Repair these records, or set on_fault = "drop" in the plan to leave out and count such records (up to its '
-        "drop_limit, 5 % of all records)."
-    ]
+    advice = [f"Repair these records; or, to leave out and count such records, {setting}."]
     for column in [column for column, counts in faults.by_column().items() if "null" in counts][:1]:
         table = f'{{kind = "mean", column = "{column}", missing = "allowed"}}'
         advice.append(f"If {column} is an outcome that may be missing, write it in the plan's outcomes as {table}.")

@@ -94,7 +94,7 @@ def test_what_a_file_cannot_tell_is_there_to_be_uncommented(folder: Path) -> Non
     with_margin = fa.Plan.loads(
         re.sub(r'^# outcomes = (.*?"higher")', r"outcomes = \1, margin = 0.5", text, flags=re.MULTILINE)
     )
-    assert "not worse by more than 0.5" in with_margin.outcomes[0].wanted
+    assert "not worse than the control by more than 0.5" in with_margin.outcomes[0].wanted
 
 
 def test_the_control_is_guessed_by_name_or_told(folder: Path, tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_the_control_is_guessed_by_name_or_told(folder: Path, tmp_path: Path) ->
             "The columns of my trial.csv are: variant, revenue, converted, revenue_before, country, user_id.",
         ),
         (("--arm", "variant"), "with --outcome"),
-        (("--arm", "varient", "--outcome", "revenue"), "no column 'varient'; did you mean `variant`?"),
+        (("--arm", "varient", "--outcome", "revenue"), "no column 'varient'; did you mean 'variant'?"),
         (("--arm", "user_id", "--outcome", "revenue"), "has more than 20 different values"),
         (("--arm", "variant", "--outcome", "country"), "the outcome 'country' is not a number in"),
         (("--arm", "variant", "--outcome", "revenue", "--covariate", "country"), "--levels 'country=first"),
@@ -145,24 +145,58 @@ def test_slips_in_a_file_or_in_an_option_are_told(tmp_path: Path) -> None:
     assert "say --delimiter ';'" in foldaway("plan", "new", "t.csv", folder=tmp_path, code=1).stderr
     made = foldaway("plan", "new", "t.csv", *words, "--delimiter", ";", folder=tmp_path)
     assert "No record has the level 'fr' of land." in made.stderr
-    assert "Without a value of land: 3 records. As it is, the plan rejects every batch" in made.stderr
+    assert "Without a value of land: 3 of 6 records. As it is, the plan rejects every batch" in made.stderr
     assert made.stderr.splitlines()[-1].startswith("Next: repeat the command with -o")  # no file was written to run
     (tmp_path / "t.csv").write_text("g,y,land\n" + "a,1,de\nb,,fr\n" * 3)
     empty = foldaway("plan", "new", "t.csv", *words, folder=tmp_path).stderr
     assert 'write {kind = "mean", column = "y", missing = "allowed"} in outcomes.' in empty
-    assert "Fill in" not in empty
+    assert "fill in" not in empty
     (tmp_path / "t.csv").write_text("g,y,land\n" + "a,1,de\nb,SECRET,fr\n" * 3)
     other = foldaway("plan", "new", "t.csv", *words, folder=tmp_path, code=1).stderr
     assert "the outcome 'y' is not a number in 3 of 6 records" in other
     (tmp_path / "t.csv").write_text("g,y,land\n" + "a,1,de\nb,2,SECRET\n" * 3)
     unknown = foldaway("plan", "new", "t.csv", *words, folder=tmp_path, code=1).stderr
-    assert "3 records have a value of 'land' that is none of the levels 'de', 'fr'" in unknown
+    assert "3 of 6 records have a value of 'land' that is none of the levels 'de', 'fr'" in unknown
     (tmp_path / "t.csv").write_text("g,y,land\n" + "a,1,de\nb,2,fr\n" * 3 + "SECRET,2,de\n")
     typo = foldaway("plan", "new", "t.csv", *words, folder=tmp_path, code=1).stderr
     assert "one value of 'g' occurs only once; if it is a typo" in typo
     absent = foldaway("plan", "new", "tt.csv", *words, folder=tmp_path, code=1).stderr
     assert "tt.csv matches no file; check the spelling" in absent
     assert "SECRET" not in other + unknown + typo
+
+
+def test_few_faulty_records_are_left_out_by_the_plan(tmp_path: Path) -> None:
+    slips = "a,SECRET,1,de\n" * 2 + "b,inf,1,de\nb,1,SECRET,fr\n" + "b,1,1,SECRET\n" * 3 + "a,,2,de\na,1,2,\n"
+    (tmp_path / "t.csv").write_text("g,y,x,land\n" + "a,1,3,de\nb,2,4,fr\n" * 100 + slips)
+    words = ("--arm", "g", "--outcome", "y", "--covariate", "x", "--levels", "land=de,fr", "-o", "plan.toml")
+    told = foldaway("plan", "new", "t.csv", *words, folder=tmp_path).stderr
+    left_out = 'The plan leaves such records out and counts them (on_fault = "drop").'
+    assert f"Not a number in y: 3 of 209 records. {left_out}" in told
+    assert f"Not a number in x: 1 of 209 records. {left_out}" in told
+    assert f"None of the listed levels of land: 3 of 209 records. {left_out}" in told
+    assert f"Without a value of y: 1 of 209 records. {left_out}" in told
+    assert f"Without a value of land: 1 of 209 records. {left_out}" in told
+    assert "SECRET" not in told
+    assert fa.Plan.load(tmp_path / "plan.toml").on_fault == "drop"
+    done = foldaway("run", "plan.toml", "t.csv", folder=tmp_path)
+    assert "200 records (a: 100, b: 100)" in done.stdout
+
+
+def test_a_rare_value_of_the_arm_is_taken_for_a_misspelling(tmp_path: Path) -> None:
+    words = ("plan", "new", "t.csv", "--arm", "g", "--outcome", "y")
+    (tmp_path / "t.csv").write_text("g,y\n" + "new,1\nold,2\n" * 200 + "nwe,2\n" * 3 + "SECRET,1\n")
+    made = foldaway(*words, folder=tmp_path)
+    assert '"nwe" is rare in g and may be a misspelling: 3 of 404 records. The plan leaves such' in made.stderr
+    assert "If it is an arm, add it to [arms] and correct the probabilities." in made.stderr
+    assert "A value of g that occurs only once may be a misspelling: 1 of 404 records." in made.stderr
+    assert "SECRET" not in made.stdout + made.stderr
+    plan = fa.Plan.loads(made.stdout)
+    assert (plan.arms, plan.on_fault) == ({"old": 0.5, "new": 0.5}, "drop")
+    named = foldaway(*words, "--control", "nwe", folder=tmp_path).stdout
+    assert list(fa.Plan.loads(named).arms) == ["nwe", "new", "old"]
+    # A small arm is one where there is but one other.
+    (tmp_path / "t.csv").write_text("g,y\n" + "new,1\nnew,2\n" * 200 + "old,2\n" * 3)
+    assert set(fa.Plan.loads(foldaway(*words, folder=tmp_path).stdout).arms) == {"new", "old"}
 
 
 @pytest.mark.parametrize(
@@ -223,10 +257,13 @@ def checked(folder: Path, **settings: Any) -> str:
 
 def test_plan_check_says_what_is_asked_of_outcomes_and_who_is_told_apart(tmp_path: Path) -> None:
     outcome = fa.Mean("latency", better="lower", margin=5, missing="allowed")
+    slow = fa.Quantile("ms", (0.5,), bounds=(1, 60_000))
     levels = {"country": [f"country {i}" for i in range(30)]}
     strata = {"column": "week", "probabilities": {"1": {"control": 0.9, "treatment": 0.1}}}
-    said = checked(tmp_path, outcomes=[outcome], segments=["country", "tier"], levels=levels, strata=strata)
-    assert "asked whether not worse by more than 5; lower is better; may be missing" in said
+    outcomes, segments = [outcome, slow], ["country", "tier"]
+    said = checked(tmp_path, unit="user", outcomes=outcomes, segments=segments, levels=levels, strata=strata)
+    assert "asks whether an arm is not worse than the control by more than 5; lower is better; may be missing" in said
+    assert "bins from 1 to 60,000" in said
     assert "country segment levels country 0, country 1," in said
     assert "tier segment each level that enough units have" in said
     assert "week stratum 1 stratum, " in said

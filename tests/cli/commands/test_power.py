@@ -25,7 +25,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pq.write_table(rows, folder / "earlier.parquet")
     pq.write_table(rows.drop_columns(["variant"]), folder / "before.parquet")
     # What only a trial has is not looked for in earlier records.
-    plan = replaced(PLAN, name="power", one_record_per_unit=True, segments=["platform"])
+    levels = {**PLAN.levels, "platform": ["web", "app"]}
+    plan = replaced(PLAN, name="power", one_record_per_unit=True, segments=["platform"], levels=levels)
     plan.save(folder / "plan.toml")
     trial = fa.Trial(plan)
     trial.fold(rows.append_column("platform", pa.array(["web", "app"] * 3_000)))
@@ -87,7 +88,8 @@ def test_it_draws(folder: Path) -> None:
         (["--effect", "1"], "nothing is known about 'revenue' yet"),
         (["--level", "profit=1"], "the plan has no outcome 'profit'"),
         (["--level", "high"], "--level takes a number"),
-        (["--level", "0.2"], "give `effect` or `relative`"),
+        (["--level", "0.2"], "give the effect to find"),
+        (["--level", "0.2", "--relative", "5%"], "there is no option --relative; write a percentage"),
         (["--level", "0.2", "--effect", "5%", "--plot", "p.doc"], "cannot be written"),
         (["--from", "nowhere.parquet", "--effect", "1"], "nowhere.parquet"),
     ],

@@ -344,7 +344,7 @@ def _settings(plan: fa.Plan) -> dict[str, Any]:
 def test_a_missing_column_is_met_with_the_nearest_name_but_never_with_a_record(folder: Path, tmp_path: Path) -> None:
     replaced(DEMO, outcomes=["revenu"]).save(tmp_path / "plan.toml")
     said = foldaway("run", tmp_path / "plan.toml", folder / "day1.parquet", code=1).stderr
-    assert "it has no column 'revenu'; did you mean `revenue`?" in said
+    assert "it has no column 'revenu'; did you mean 'revenue'?" in said
     (tmp_path / "no-header.csv").write_text("control,de,revenues,1,2,3\n")
     said = foldaway("run", tmp_path / "plan.toml", tmp_path / "no-header.csv", code=1).stderr
     assert "revenues" not in said

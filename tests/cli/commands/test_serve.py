@@ -117,7 +117,7 @@ def _manage_tokens(exported: dict[str, str], file: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("prot = 1", "has a line `prot`, which is not a setting; did you mean `port`?"),
+        ("prot = 1", "has a line 'prot', which is not a setting; did you mean 'port'?"),
         ("port = [1]", "`port` in the configuration"),
         (f'admin-token = "{SECRET}', "is not TOML"),
         (f'data = "x"\nadmin-token = "{SECRET}"', "make it with foldaway token new"),

@@ -1,7 +1,7 @@
 """``foldaway plan …``: a first plan for a file, from its header and the names of its arms; what a plan will do.
 
-Of the values in the file only the arms' names are ever shown: the plan must have them. Probabilities are never taken
-from the counts, or the sample-ratio check would compare the counts with themselves.
+Of the values in the file only the arms' names are ever shown, and what may be a misspelling of one. Probabilities are
+never taken from the counts, or the sample-ratio check would compare the counts with themselves.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 import secrets
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -38,6 +38,10 @@ _MOST_ARMS = 20
 # Identifiers that are compared with one another, to see whether any comes twice.
 _MOST_UNITS = 30_000_000
 _FEWEST_RECORDS = 2
+
+# A value of the arm's column that fewer than this share of all records have, and fewer than a tenth of those of any
+# arm, is taken for a misspelling where there are two arms without it.
+_RARE = 0.01
 
 # What people call the arm that the others are compared with.
 _CONTROLS = ("control", "ctrl", "placebo", "baseline", "base", "default", "off", "old", "a", "0", "false", "no")
@@ -222,16 +226,18 @@ class Seen(NamedTuple):
     """What a look through the file tells.
 
     Attributes:
-        arms: The names of the arms.
+        arms: How many records have each value of the arm's column.
         texts: How many records have something other than a number, by column that should hold numbers.
+        unlisted: How many records have a level that is not listed, by column that has levels.
         unused: Levels that no record has, each with its column.
         missing: How many records have no value, by column.
         one_each: Whether no two records name the same unit.
         records: How many records there are.
     """
 
-    arms: list[str]
+    arms: dict[str, int]
     texts: dict[str, int]
+    unlisted: dict[str, int]
     unused: list[tuple[str, str]]
     missing: dict[str, int]
     one_each: bool
@@ -271,7 +277,7 @@ def _look(file: Path, delimiter: str | None, roles: Roles) -> Seen:
     import pyarrow.compute as pc
 
     from foldaway.numerics.kernels.siphash import hash_identifiers
-    from foldaway.records.values import WRONG_TYPE, identifiers, numbers
+    from foldaway.records.values import NULL, identifiers, numbers
     from foldaway.sources.formats.chunk import WantedColumns
     from foldaway.sources.formats.files import ReadOptions, read
 
@@ -301,45 +307,26 @@ def _look(file: Path, delimiter: str | None, roles: Roles) -> Seen:
                     one_each = len(hashes[-1]) == len(column) and sum(map(len, hashes)) < _MOST_UNITS
             for name in (name for name in numeric if name in batch.records.schema.names):
                 masks = numbers(batch.records.column(name), text=True)[1]
-                texts[name] += int(masks[WRONG_TYPE].sum()) if WRONG_TYPE in masks else 0
+                texts[name] += sum(int(mask.sum()) for rule, mask in masks.items() if rule != NULL)
             if len(counts) > _MOST_ARMS:
                 raise PlanError(f"{arm!r} has more than {_MOST_ARMS} different values: is it the column of the arm?")
     if not counts:
         raise RecordError(f"{file} has no records with an arm in {arm!r}.")
-    for name, uses in used.items():
-        if others := uses[len(levels[name])]:
-            raise PlanError(
-                f"{many(others, 'record')} {'has' if others == 1 else 'have'} a value of {name!r} that is none of the "
-                f"levels {', '.join(map(repr, levels[name]))}: name every level, spelled exactly as in the file, "
-                "including capitals and spaces."
-            )
-    if len(counts) > 2 and sorted(counts.values())[:2] != [1, 1] and 1 in counts.values():
-        raise PlanError(f"one value of {arm!r} occurs only once; if it is a typo, correct it in the file.")
-    if len(counts) < 2 or min(counts.values()) < _FEWEST_RECORDS:
-        raise PlanError(
-            f"{arm!r} does not look like the column of the arm: it should have two or more different values, each in "
-            f"{_FEWEST_RECORDS} records or more."
-        )
+    unlisted = Counter({name: uses[len(levels[name])] for name, uses in used.items()})
     unused = [(name, level) for name in levels for i, level in enumerate(levels[name]) if not used[name][i]]
     once = one_each and bool(hashes) and len(np.unique(np.concatenate(hashes))) == sum(map(len, hashes))
-    return Seen(sorted(counts), dict(+texts), unused, dict(+missing), once, n)
+    return Seen(dict(counts), dict(+texts), dict(+unlisted), unused, dict(+missing), once, n)
 
 
 def _plan(seen: Seen, roles: Roles, control: str | None, name: str) -> tuple[fa.Plan, list[str]]:
     """A plan, and what is guessed in it."""
-    for column, n in seen.texts.items():
-        of = f"{column!r} is not a number in {n:,} of {many(seen.records, 'record')}"
-        if column in (*roles.numeric, *roles.levels):
-            raise PlanError(
-                f"the covariate {of}; if it is categorical, list its levels: --levels '{column}=first,second,third'."
-            )
-        raise PlanError(
-            f"the outcome {of}; write yes and no as 1 and 0, and leave the field empty where there is no value."
-        )
-    if control is not None and control not in seen.arms:
-        raise PlanError(f"there is no arm {control!r} in {roles.arm!r}; there are {', '.join(seen.arms)}.")
-    first = control or next((a for word in _CONTROLS for a in seen.arms if a.lower() == word), seen.arms[0])
-    arms = [first, *(a for a in seen.arms if a != first)]
+    rare = _rare(seen, control)
+    found = sorted(seen.arms.keys() - rare)
+    _require_arms(roles.arm, [seen.arms[arm] for arm in found])
+    if control is not None and control not in found:
+        raise PlanError(f"there is no arm {control!r} in {roles.arm!r}; there are {', '.join(found)}.")
+    first = control or next((a for word in _CONTROLS for a in found if a.lower() == word), found[0])
+    arms = [first, *(a for a in found if a != first)]
     values = _named(arms)
     plan = fa.Plan(
         name=name,
@@ -352,6 +339,10 @@ def _plan(seen: Seen, roles: Roles, control: str | None, name: str) -> tuple[fa.
         unit=roles.unit,
         one_record_per_unit=seen.one_each,
     )
+    _require_usable(seen, roles, plan.drop_limit)
+    faults = [*_misspelt(seen, roles, rare), *_faults(seen, roles)]
+    if few := sum(n for _, n, _ in faults) <= plan.drop_limit * seen.records:
+        plan = msgspec.structs.replace(plan, on_fault="drop" if faults else "refuse")
     replace = "Replace these with the probabilities used for the allocation."
     guesses = [f"Assumed: equal probabilities for {', '.join(arms)}. {replace}"]
     if values:
@@ -366,23 +357,82 @@ def _plan(seen: Seen, roles: Roles, control: str | None, name: str) -> tuple[fa.
             "would be too small."
         )
     guesses += [f"No record has the level {level!r} of {column}." for column, level in seen.unused]
-    guesses += [
-        f"Without a value of {column}: {many(n, 'record')}. As it is, the plan rejects every batch with such a record. "
-        + (
-            f'To count it for the other outcomes, write {{kind = "mean", column = "{column}", missing = "allowed"}} in '
-            "outcomes. To leave it out, "
-            if column in roles.outcomes
-            else "Fill in the values; or, to leave it out, "
-        )
-        + 'write on_fault = "drop" in the plan.'
-        for column, n in seen.missing.items()
-    ]
+    for what, n, instead in faults:
+        done = 'The plan leaves such records out and counts them (on_fault = "drop").'
+        if not few:
+            done = "As it is, the plan rejects every batch with such a record. To leave such records out, write "
+            done += 'on_fault = "drop" in the plan, and a drop_limit above their share of all records.'
+        guesses.append(f"{what}: {n:,} of {many(seen.records, 'record')}. {done} {instead}".rstrip())
     if seen.one_each:
         guesses.append(
             f"No two records of this file have the same {roles.unit}, so the plan promises one_record_per_unit. Delete "
             "that line if the same units may come back in later files: the errors would be too small."
         )
     return plan, guesses
+
+
+def _rare(seen: Seen, control: str | None) -> set[str]:
+    """Values of the arm's column that so few records have that they may be misspellings."""
+    common = [n for n in seen.arms.values() if n >= _RARE * seen.records]
+    if len(common) < 2:
+        return set()
+    most = min(_RARE * seen.records, min(common) / 10)
+    return {arm for arm, n in seen.arms.items() if n < most and arm != control}
+
+
+def _require_arms(column: str, counts: Sequence[int]) -> None:
+    if len(counts) > 2 and sorted(counts)[:2] != [1, 1] and 1 in counts:
+        raise PlanError(f"one value of {column!r} occurs only once; if it is a typo, correct it in the file.")
+    if len(counts) < 2 or min(counts) < _FEWEST_RECORDS:
+        raise PlanError(
+            f"{column!r} does not look like the column of the arm: it should have two or more different values, each "
+            f"in {_FEWEST_RECORDS} records or more."
+        )
+
+
+def _require_usable(seen: Seen, roles: Roles, most: float) -> None:
+    """Refuses columns of which more values are wrong than single slips would be."""
+    for column, n in (seen.texts | seen.unlisted).items():
+        if n <= most * seen.records:
+            continue
+        if column in roles.levels:
+            raise PlanError(
+                f"{n:,} of {many(seen.records, 'record')} have a value of {column!r} that is none of the levels "
+                f"{', '.join(map(repr, roles.levels[column]))}: name every level, spelled exactly as in the file, "
+                "including capitals and spaces."
+            )
+        of = f"{column!r} is not a number in {n:,} of {many(seen.records, 'record')}"
+        if column in roles.numeric:
+            raise PlanError(
+                f"the covariate {of}; if it is categorical, list its levels: --levels '{column}=first,second,third'."
+            )
+        raise PlanError(
+            f"the outcome {of}; write yes and no as 1 and 0, and leave the field empty where there is no value."
+        )
+
+
+def _misspelt(seen: Seen, roles: Roles, rare: set[str]) -> Iterator[tuple[str, int, str]]:
+    """The same of records whose arm is none of the plan's. What a single record has might be somebody's name."""
+    unnamed = [arm for arm in sorted(rare) if seen.arms[arm] < _FEWEST_RECORDS]
+    for arm in sorted(rare.difference(unnamed)):
+        an_arm = "If it is an arm, add it to [arms] and correct the probabilities."
+        yield f'"{arm}" is rare in {roles.arm} and may be a misspelling', seen.arms[arm], an_arm
+    if unnamed:
+        yield f"A value of {roles.arm} that occurs only once may be a misspelling", len(unnamed), ""
+
+
+def _faults(seen: Seen, roles: Roles) -> Iterator[tuple[str, int, str]]:
+    """What records are faulty for, how many are, and what else can be done."""
+    for column, n in seen.texts.items():
+        yield f"Not a number in {column}", n, "If you can, correct them in the file."
+    for column, n in seen.unlisted.items():
+        yield f"None of the listed levels of {column}", n, "If they belong to the trial, add their level to --levels."
+    for column, n in seen.missing.items():
+        instead = "If you can, fill in the values."
+        if column in roles.outcomes:
+            table = f'{{kind = "mean", column = "{column}", missing = "allowed"}}'
+            instead = f"To count them for the other outcomes, write {table} in outcomes."
+        yield f"Without a value of {column}", n, instead
 
 
 _UNSAID = "Not in the plan yet: which direction is better, margins, and segments. Its comments show how to write them."

@@ -43,6 +43,7 @@ def power(
     correlation: Annotated[Texts, _each("NUMBER", "The correlation between two records of one unit.")] = None,
     explained: Annotated[Texts, _each("SHARE", "Share of the variance that covariates explain.")] = None,
     effect: Annotated[Texts, _each("NUMBER", "The effect to find: 0.5, or 5% of the level.")] = None,
+    relative: Annotated[Texts, typer.Option(hidden=True)] = None,  # what Python calls it; see below
     margin: Annotated[Texts, _each("NUMBER", "How much worse the arm may be.")] = None,
     goal: Annotated[Texts, _each("GOAL", "different, better, 'not worse' or alike.")] = None,
     better: Annotated[Texts, _each("SIDE", "higher (the default) or lower.")] = None,
@@ -66,6 +67,10 @@ def power(
 ) -> None:
     """Say how large a trial must be, or what a given size can show."""
     the_plan = fa.Plan.load(plan)
+    if relative:
+        raise EstimateError(
+            f"there is no option --relative; write a percentage of the level: --effect {the_plan.outcomes[0].name}=5%."
+        )
     earlier = None if not source else _effects(source, the_plan, delimiter, key)
     said = {"level": level, "sd": sd, "correlation": correlation, "explained": explained}
     known = _baselines(the_plan, earlier, said)

@@ -41,7 +41,7 @@ def _read(context: typer.Context, file: Path | None) -> Path | None:
     for name, value in given.items():
         if name not in _NAMES:
             raise ServerError(
-                f"the configuration {file} has a line `{name}`, which is not a setting{did_you_mean(name, _NAMES)}"
+                f"the configuration {file} has a line {name!r}, which is not a setting{did_you_mean(name, _NAMES)}"
             )
         if not isinstance(value, str | int | float):
             raise ServerError(f"`{name}` in the configuration {file} must be text, a number, true or false.")

@@ -100,20 +100,22 @@ class Outcome(Part, frozen=True, kw_only=True):
 
     @property
     def wanted(self) -> str:
-        """What is to be shown, for a person; empty for a plain comparison.
+        """What an arm is to be shown to be, for a person; empty for a plain comparison.
 
         Example:
             >>> from foldaway.plan import Mean
-            >>> Mean("y", better="lower", margin=0.5).wanted, Mean("y", better="lower", question="better").wanted
-            ('not worse by more than 0.5', 'better')
+            >>> Mean("y", better="lower", margin=0.5).wanted
+            'not worse than the control by more than 0.5'
+            >>> Mean("y", better="lower", question="better").wanted, Mean("y", question="alike", margin=2).wanted
+            ('better than the control', 'within 2 of the control')
         """
         match self.asks:
             case None:
                 return ""
             case "alike":
-                return f"alike within {self.margin:g}"
+                return f"within {self.margin:,g} of the control"
             case asked:
-                return asked if self.margin is None else f"{asked} by more than {self.margin:g}"
+                return f"{asked} than the control" + ("" if self.margin is None else f" by more than {self.margin:,g}")
 
     @property
     def guardrail(self) -> bool:
@@ -170,7 +172,7 @@ class Outcome(Part, frozen=True, kw_only=True):
 
 def _misplaced(kind: type[Outcome], name: str) -> str:
     others = [f'"{other.KIND}"' for other in Outcome.KINDS.values() if name in settings_of(other)]
-    said = f'`{name}` is not a setting of an outcome of kind "{kind.KIND}"'
+    said = f'{name!r} is not a setting of an outcome of kind "{kind.KIND}"'
     if others:
         return f"{said}, but of kind {' or '.join(others)}."
     top = next((part for part in Part.__subclasses__() if not part.TABLE and name in settings_of(part)), None)

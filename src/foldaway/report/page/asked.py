@@ -50,8 +50,10 @@ def _terms(plan: Plan) -> Iterator[tuple[str, Html]]:
         yield "Clustered", html("by ", named(plan.cluster), ", whose units may be in different arms")
     if plan.weight is not None:
         yield "Weighted by", html(named(plan.weight))
-    if asked := [html(named(each.title), f": {each.wanted}") for each in plan.outcomes if each.wanted]:
-        yield "To be shown", html(listed(asked))
+    if asked := dict.fromkeys(each.wanted for each in plan.outcomes if each.wanted):
+        shown = {wanted: [named(each.title) for each in plan.outcomes if each.wanted == wanted] for wanted in asked}
+        parts = [html(f"that an arm is {wanted} in ", listed(titles)) for wanted, titles in shown.items()]
+        yield "To be shown", Html("; ".join(parts))
     yield "Intervals", html(f"{100 * plan.confidence:g}\u202f%")
     if plan.correction != "none" and len(plan.outcomes) * (len(plan.arms) - 1) > 1:
         yield "Several comparisons", html("allowed for by the correction ", tag("code", plan.correction))

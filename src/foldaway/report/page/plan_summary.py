@@ -51,13 +51,13 @@ def _roles(plan: Plan) -> list[list[str]]:
     for outcome in plan.outcomes:
         compared = [
             f"compared by its {outcome.LEVEL}",
-            f"asked whether {outcome.wanted}" if outcome.wanted else "",
+            f"asks whether an arm is {outcome.wanted}" if outcome.wanted else "",
             f"{outcome.better} is better" if outcome.better else "",
             "may be missing" if outcome.missing == "allowed" else "",
             *(_bounds(plan, name) for name in outcome.columns),
         ]
         if (bins := outcome.bins) is not None:
-            compared.append(f"{bins.number:,} bins from {bins.lower:g} to {bins.upper:g}")
+            compared.append(f"{bins.number:,} bins from {bins.lower:,g} to {bins.upper:,g}")
         rows.append([outcome.name, "outcome", "; ".join(filter(None, compared))])
     for name in plan.covariates:
         levels = plan.levels.get(name)
@@ -84,7 +84,7 @@ def _bounds(plan: Plan, name: str) -> str:
     if name not in plan.bounds:
         return ""
     lower, upper = plan.bounds[name]
-    return f"{lower:g} to {upper:g}, {'clipped' if plan.beyond == 'clip' else 'faulty'} beyond"
+    return f"{lower:,g} to {upper:,g}, {'clipped' if plan.beyond == 'clip' else 'faulty'} beyond"
 
 
 def _release(plan: Plan) -> list[str]:
