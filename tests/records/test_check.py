@@ -364,6 +364,20 @@ def test_the_effects_tell_of_dropped_records_in_a_note() -> None:
     assert "arm unknown or unread 1" in note
 
 
+def test_others_read_once_of_dropped_records_and_that_small_counts_are_not_shown() -> None:
+    trial = fa.Trial(DROP)
+    trial.fold(good(4000))
+    few = {"group": ["z"] * 6 + ["a"] * 40 + ["b"] * 9, "y": [1.0] * 6 + [None] * 49}
+    rest = {"x": [1.0] * 55, "kind": ["p"] * 55, "w": [1.0] * 55, "id": [f"other-{i}" for i in range(55)]}
+    trial.fold(few | rest)
+    (note,) = [note for note in trial.effects(rounded=True).notes if "left out" in note]
+    assert note.startswith("Faulty records left out: a 40 (y: 40 null).")
+    assert "those below 10 are not shown" in note
+    html = trial.report(told=trial.effects(rounded=True)).html
+    assert "About 40 faulty records were left out." in html
+    assert "below 10</td>" in html
+
+
 def test_a_refusal_can_leave_a_worker_process() -> None:
     error = refusal(fa.Trial(PLAN), spoiled("y", None, 0))
     again = pickle.loads(pickle.dumps(error))

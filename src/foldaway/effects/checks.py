@@ -181,15 +181,15 @@ def _tested(loss: Loss) -> str:
 
 def _notes_on_faults(checks: Checks, plan: Plan) -> Iterator[str]:
     """What to know about faulty records."""
-    faults = checks.faults
-    if checks.few_faults:
+    faults, small = checks.faults, f" {small_counts(plan)}" if checks.rounded else ""
+    if checks.few_faults and not faults:
         yield f"Faulty records were left out, but fewer than {plan.privacy.smallest_cell} of any arm."
-    if checks.few_clipped:
+    if checks.few_clipped and not faults.clipped:
         yield f"Values outside their bounds were clipped, but fewer than {plan.privacy.smallest_cell} of any arm."
     if faults:
         by_arm = ", ".join(f"{arm or 'arm unknown or unread'} {n:,}" for arm, n in sorted(faults.records.items()) if n)
         reasons = f" ({'; '.join(faults.lines())})" if faults.lines() else ""
-        yield f"Faulty records left out: {by_arm}{reasons}. If this depends on the arm, the effects are biased."
+        yield f"Faulty records left out: {by_arm}{reasons}. If this depends on the arm, the effects are biased.{small}"
         if any(fault.rule == SEVERAL_ARMS for fault in faults):
             yield f"Some were left out because their unit is in several arms. {WITHIN}"
     for loss in checks.losses:
@@ -210,7 +210,12 @@ def _notes_on_faults(checks: Checks, plan: Plan) -> Iterator[str]:
     for fault in faults.clipped:
         columns.setdefault(fault.column, []).append(f"{fault.arm} {fault.records:,}")
     for column, counts in columns.items():
-        yield f"Values of {column!r} outside the plan's bounds were clipped: {', '.join(counts)}."
+        yield f"Values of {column!r} outside the plan's bounds were clipped: {', '.join(counts)}.{small}"
+
+
+def small_counts(plan: Plan) -> str:
+    """Why counts of faults that others see do not add up."""
+    return f"Counts are rounded, and those below {plan.privacy.smallest_cell} are not shown, so they need not add up."
 
 
 def left_out_notes(plan: Plan, columns: Sequence[int]) -> list[str]:

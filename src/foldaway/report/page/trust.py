@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from foldaway.effects import Effects
+from foldaway.effects.checks import small_counts
 from foldaway.effects.numbers import p_text, percent_text, signed, typeset
 from foldaway.inference.balance import CUSTOMARY, Balance, Verdict
 from foldaway.inference.loss import Loss
@@ -132,9 +133,10 @@ def left_out_check(effects: Effects) -> Check:
         return Check(title, "passes", few, html())
     if not total:
         return Check(title, "passes", "No record was left out as faulty.", html())
-    lost = {arm: effects.dropped.get(arm, 0) for arm in effects.counts}
+    none = f"below {effects.plan.privacy.smallest_cell}" if effects.rounded else "0"
     rows = [
-        [named(arm), f"{n:,}", f"{lost[arm]:,}", _share(lost[arm], n + lost[arm])] for arm, n in effects.counts.items()
+        [named(arm), f"{n:,}", f"{lost:,}" if lost else none, _share(lost, n + lost) if lost or none == "0" else "–"]
+        for arm, n, lost in ((arm, n, effects.dropped.get(arm, 0)) for arm, n in effects.counts.items())
     ]
     if stray := effects.dropped.get("", 0):
         rows.append(["arm unknown or unread", "–", f"{stray:,}", "–"])
@@ -144,8 +146,9 @@ def left_out_check(effects: Effects) -> Check:
         if f.rule != CLIPPED
     ]
     sentence = (
-        f"{total:,} faulty record{' was' if total == 1 else 's were'} left out. That is harmless if it has nothing to "
-        "do with the arm. Otherwise it biases the effects: compare the shares."
+        f"{'About ' if effects.rounded else ''}{total:,} faulty record{' was' if total == 1 else 's were'} left out. "
+        "That is harmless if it has nothing to do with the arm. Otherwise it biases the effects: compare the shares."
+        f"{f' {small_counts(effects.plan)}' if effects.rounded else ''}"
     )
     more = html(
         table("Records left out, by arm", ["arm", "folded", "left out", "share left out"], rows),
