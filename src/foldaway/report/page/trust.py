@@ -18,6 +18,9 @@ from foldaway.report.drawing.markup import Child, Html, html, named, tag
 from foldaway.report.page.document import Section, State, badge, card, details, notes, table
 from foldaway.table import number
 
+# The share of faulty records up to which no alarm is due if the arms lost them alike.
+_HARMLESS = 0.01
+
 
 class Check(NamedTuple):
     """One check: how it came out, in a word and a sentence, and what is behind it."""
@@ -145,16 +148,26 @@ def left_out_check(effects: Effects) -> Check:
         for f in effects.faults
         if f.rule != CLIPPED
     ]
+    records = total + sum(effects.counts.values())
+    # Few, and as many in each arm: those cannot move an effect.
+    tested = any(loss.outcome is None and loss.state == "passes" for loss in effects.losses)
+    alike = tested and total <= _HARMLESS * records
+    meaning = (
+        "The arms' shares differ by no more than chance would give."
+        if alike
+        else "That is harmless if it has nothing to do with the arm. Otherwise it biases the effects: compare the "
+        "shares."
+    )
     sentence = (
-        f"{'About ' if effects.rounded else ''}{total:,} faulty record{' was' if total == 1 else 's were'} left out. "
-        "That is harmless if it has nothing to do with the arm. Otherwise it biases the effects: compare the shares."
+        f"{'About ' if effects.rounded else ''}{total:,} faulty record{' was' if total == 1 else 's were'} left out "
+        f"({_share(total, records)}). {meaning}"
         f"{f' {small_counts(effects.plan)}' if effects.rounded else ''}"
     )
     more = html(
         table("Records left out, by arm", ["arm", "folded", "left out", "share left out"], rows),
         details("The reasons", table("Faults", ["column", "what was wrong", "arm", "records"], reasons, left=3)),
     )
-    return Check(title, "look", sentence, more)
+    return Check(title, "passes" if alike else "look", sentence, more)
 
 
 def balance_check(effects: Effects, balances: Sequence[Balance]) -> Check:
