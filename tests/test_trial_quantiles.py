@@ -198,7 +198,7 @@ def test_records_without_the_outcome_count_for_all_others() -> None:
     rows = latencies()
     n = len(rows["user"])
     holes = np.where(np.arange(n) % 7 == 0, np.nan, rows["latency_ms"])
-    quantile = fa.Quantile("latency_ms", (0.5, 0.9), bounds=BOUNDS, missing="allowed")
+    quantile = fa.Quantile("latency_ms", (0.5, 0.9), bounds=BOUNDS, missing="allowed", label="Latency")
     given = rows | {"latency_ms": holes, "visits": np.ones(n), "before": np.arange(n) % 5.0}
     for settings in ({}, {"covariates": ["before"]}):
         trial = folded(plan_of("visits", quantile, unit="user", **settings), given, parts=4)
@@ -210,6 +210,9 @@ def test_records_without_the_outcome_count_for_all_others() -> None:
             assert row.estimate == pytest.approx(complete[p].estimate)
             assert row.n == here.sum()
             assert row.std_error == pytest.approx(complete[p].std_error)
+        (note,) = [note for note in trial.effects().notes if note.startswith("Records without")]
+        assert note.startswith("Records without 'Latency p50' or 'Latency p90': control: ")
+        assert trial.report().html.count("missing equally often in all arms?") == 1
 
 
 def test_rows_print_and_are_reported_like_those_of_any_outcome() -> None:

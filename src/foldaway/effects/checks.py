@@ -139,17 +139,32 @@ def _alarm(plan: Plan, checks: Checks) -> str | None:
 
 def _loss_alarms(plan: Plan, losses: Sequence[Loss]) -> Iterator[str]:
     """What to read before an effect, where the arms lost different shares; once for outcomes that went together."""
-    together: dict[tuple[tuple[str, int], ...], list[Loss]] = {}
-    for loss in losses:
-        if loss.state == "fails" and not (loss.outcome is None and plan.grouped):  # those of a unit may come together
-            together.setdefault(tuple(loss.lost.items()), []).append(loss)
-    for those in together.values():
-        of = ", ".join("their records as faulty" if each.outcome is None else repr(each.outcome) for each in those)
+    failing = [
+        loss
+        for loss in losses
+        if loss.state == "fails" and not (loss.outcome is None and plan.grouped)  # those of a unit may come together
+    ]
+    for those in together(failing):
+        of = ", ".join(map(repr, titles(plan, those))) or "their records as faulty"
         shares = ", ".join(f"{arm} {_share(those[0], arm)}" for arm in those[0].lost)
         yield (
             f"The arms lost different shares of {of} (p below {SUSPICIOUS}): {shares}. Those who remain are not "
             "comparable, so the effect may come from who is missing. Find out why before you trust it."
         )
+
+
+def together(losses: Sequence[Loss]) -> list[list[Loss]]:
+    """Losses of outcomes that went together, such as several quantiles of one column."""
+    found: dict[tuple[object, ...], list[Loss]] = {}
+    for loss in losses:
+        lost = (loss.outcome is None, loss.p_value, *loss.lost.items(), *loss.records.items())
+        found.setdefault(lost, []).append(loss)
+    return list(found.values())
+
+
+def titles(plan: Plan, losses: Sequence[Loss]) -> list[str]:
+    """What people call the outcomes that were lost."""
+    return [plan.outcome(loss.outcome).title for loss in losses if loss.outcome is not None]
 
 
 def _share(loss: Loss, arm: str) -> str:
@@ -192,10 +207,12 @@ def _notes_on_faults(checks: Checks, plan: Plan) -> Iterator[str]:
         yield f"Faulty records left out: {by_arm}{reasons}. If this depends on the arm, the effects are biased.{small}"
         if any(fault.rule == SEVERAL_ARMS for fault in faults):
             yield f"Some were left out because their unit is in several arms. {WITHIN}"
-    for loss in checks.losses:
+    for those in together(checks.losses):
+        loss = those[0]
         lost = ", ".join(f"{arm}: {n:,} of {loss.records[arm]:,} ({_share(loss, arm)})" for arm, n in loss.lost.items())
         if loss.outcome is not None and any(loss.lost.values()):
-            yield f"Records without {loss.outcome!r}: {lost}{_tested(loss)}."
+            without = " or ".join(map(repr, titles(plan, those)))
+            yield f"Records without {without}: {lost}{_tested(loss)}."
         elif loss.outcome is None and loss.state == "open" and plan.strata is not None:
             yield (
                 "Whether the arms' shares of faulty records differ is not tested: they are not counted by stratum, "

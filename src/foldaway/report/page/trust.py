@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from foldaway.effects import Effects
-from foldaway.effects.checks import small_counts
+from foldaway.effects.checks import small_counts, titles, together
 from foldaway.effects.numbers import p_text, percent_text, signed, typeset
 from foldaway.inference.balance import CUSTOMARY, Balance, Verdict
 from foldaway.inference.loss import Loss
 from foldaway.inference.sample_ratio import SUSPICIOUS, SampleRatio
 from foldaway.records.faults import CLIPPED
 from foldaway.report.drawing.figures import SHAPES, axis_over, axis_row, key_mark, mark_row
-from foldaway.report.drawing.markup import Child, Html, html, named, tag
+from foldaway.report.drawing.markup import Child, Html, html, listed, named, tag
 from foldaway.report.page.document import Section, State, badge, card, details, notes, table
 from foldaway.table import number
 
@@ -34,7 +34,8 @@ class Check(NamedTuple):
 def trust(effects: Effects, balances: Sequence[Balance] | None) -> Section:
     """Every check that there is, and the notes."""
     checks = [sample_ratio_check(effects), left_out_check(effects)]
-    checks += [missing_check(loss) for loss in effects.losses if loss.outcome is not None]
+    missing = (loss for loss in effects.losses if loss.outcome is not None)
+    checks += [missing_check(titles(effects.plan, those), those[0]) for those in together(list(missing))]
     if balances is not None and effects.plan.covariates:
         checks.append(balance_check(effects, balances))
     cards = [
@@ -104,9 +105,10 @@ def _ratio_statistics(ratio: SampleRatio) -> str:
     )
 
 
-def missing_check(loss: Loss) -> Check:
-    """Whether the arms lost an outcome alike."""
-    title = html("Is ", named(str(loss.outcome)), " missing equally often in all arms?")
+def missing_check(outcomes: Sequence[str], loss: Loss) -> Check:
+    """Whether the arms lost an outcome, or several that go together, alike."""
+    are = "Is " if len(outcomes) == 1 else "Are "
+    title = html(are, listed(map(named, outcomes)), " missing equally often in all arms?")
     rows = [[named(arm), f"{n:,}", f"{loss.lost[arm]:,}", _share(loss.lost[arm], n)] for arm, n in loss.records.items()]
     sentence = {
         "passes": "The arms' shares differ by no more than chance would give.",
