@@ -212,7 +212,10 @@ def test_records_without_the_outcome_count_for_all_others() -> None:
             assert row.std_error == pytest.approx(complete[p].std_error)
         (note,) = [note for note in trial.effects().notes if note.startswith("Records without")]
         assert note.startswith("Records without 'Latency p50' or 'Latency p90': control: ")
-        assert trial.report().html.count("missing equally often in all arms?") == 1
+        page = trial.report().html
+        assert page.count("missing equally often in all arms?") == 1
+        assert page.count("(the plain difference between the arms&#x27; quantiles), since") == 2
+        assert page.count("since quantiles are not adjusted for covariates.") == (2 if settings else 0)
 
 
 def test_rows_print_and_are_reported_like_those_of_any_outcome() -> None:

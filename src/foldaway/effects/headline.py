@@ -105,6 +105,9 @@ def why(effects: Findings, lead: Effect) -> str:
         return "the estimators that the plan names before it could not be computed."
     if plan.strata is not None and lead.estimator == DIFFERENCE:
         return "it compares the arms within strata."
+    outcome = plan.outcome(lead.outcome)
+    if plan.covariates and not any(ESTIMATORS[name].adjusts for name in outcome.READ_BY):
+        return f"{outcome.LEVEL}s are not adjusted for covariates."
     if plan.covariates and not ESTIMATORS[lead.estimator].adjusts:
         return "the estimators that adjust for the covariates could not be computed."
     return ESTIMATORS[lead.estimator].because

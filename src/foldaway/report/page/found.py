@@ -197,11 +197,13 @@ def _figures(row: Effect, places: int | None) -> Html:
 
 def _all_numbers(effects: Effects, comparison: Comparison, spreads: Spreads | None) -> Html:
     lead = comparison.lead
+    level = effects.plan.outcome(lead.outcome).LEVEL
+    phrase = ESTIMATORS[lead.estimator].phrase.replace("arms' means", f"arms' {level}s")
     reason = tag(
         "p",
         "The main estimate is ",
         tag("strong", lead.estimator),
-        f" ({ESTIMATORS[lead.estimator].phrase}), since {why(effects, lead)} Its standard error is ",
+        f" ({phrase}), since {why(effects, lead)} Its standard error is ",
         tag("strong", lead.se_kind),
         f". {ERRORS[lead.se_kind].sentence}",
     )
