@@ -113,6 +113,18 @@ def why(effects: Findings, lead: Effect) -> str:
     return ESTIMATORS[lead.estimator].because
 
 
+def tested(effects: Findings, outcomes: Iterable[str]) -> list[str]:
+    """What a small p-value shows of those outcomes for which it does not show that there is an effect."""
+    wanted: dict[str, list[str]] = {}
+    for outcome in map(effects.plan.outcome, outcomes):
+        if outcome.wanted:
+            wanted.setdefault(outcome.wanted, []).append(outcome.heading)
+    return [
+        f"{', '.join(those)}: a small p shows that the arm is {shown}, and not that there is an effect."
+        for shown, those in wanted.items()
+    ]
+
+
 def family(effects: Findings) -> list[Comparison]:
     """The comparisons that are corrected together."""
     return [each for each in comparisons(effects) if not effects.plan.outcome(each.outcome).guardrail]

@@ -9,7 +9,7 @@ from itertools import groupby
 from foldaway.effects import Effect, Effects
 from foldaway.effects.effect import told
 from foldaway.effects.effects import reasons
-from foldaway.effects.headline import Comparison, comparisons, why
+from foldaway.effects.headline import Comparison, comparisons, tested, why
 from foldaway.effects.numbers import (
     interval_text,
     p_text,
@@ -274,7 +274,8 @@ def _table(effects: Effects, comparison: Comparison) -> Html:
         for row in rows
     ]
     caption = f"{effects.heading(comparison.outcome)}: {comparison.arm} against {comparison.control}"
-    return html(table(caption, header, cells, left=2), [tag("p", "– ", reason) for reason in reasons(rows, rows)])
+    below = [*tested(effects, [comparison.outcome]), *reasons(rows, rows)]
+    return html(table(caption, header, cells, left=2), [tag("p", "– ", each) for each in below])
 
 
 def _freedom(df: float | None) -> str:
