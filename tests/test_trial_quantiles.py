@@ -219,7 +219,9 @@ def test_records_without_the_outcome_count_for_all_others() -> None:
 
 
 def test_rows_print_and_are_reported_like_those_of_any_outcome() -> None:
-    quantile = fa.Quantile("latency_ms", (0.5, 0.95), bounds=BOUNDS, better="lower", label="Latency", measure="ms")
+    quantile = fa.Quantile(
+        "latency_ms", (0.5, 0.95), bounds=BOUNDS, better="lower", margin=1000, label="Latency", measure="ms"
+    )
     trial = folded(plan_of("latency_ms", quantile, unit="user"), latencies())
     effects = trial.effects()
     assert list(fa.Effects.from_json(effects.to_json())) == list(effects)
@@ -228,6 +230,7 @@ def test_rows_print_and_are_reported_like_those_of_any_outcome() -> None:
         assert f"Latency {percentile} (ms): treatment against control" in effects.to_string(all=True)
         assert f"Latency {percentile}" in page
     assert "Histograms" in page
+    assert " ".join(str(effects).split()).count("Verdicts on quantiles are always for one look: ") == 1
 
 
 def test_states_are_small_and_their_size_says_only_how_many_records_there_are() -> None:

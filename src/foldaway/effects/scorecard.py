@@ -136,6 +136,10 @@ def explanations(effects: Findings) -> list[str]:
             "“One look” means that the verdict holds only if this is the only time that you look at the results. All "
             "other verdicts hold however often you look."
         )
+    levels = {effects.plan.outcome(each.outcome).LEVEL for each in said if each.decided} - {"mean", "share"}
+    if levels:
+        of = " and ".join(f"{level}s" for level in sorted(levels))
+        found.append(f"Verdicts on {of} are always for one look: there is no test for them that allows several.")
     found += _waiting(said, final=effects.final)
     found += [each.lead.note for each in comparisons(effects) if each.lead.note]
     tested = [row for row in (each.lead for each in comparisons(effects)) if row.p_adjusted is not None]
