@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,7 @@ import typer
 
 import foldaway as fa
 from foldaway.cli.terminal.connecting import QUESTION, Authority, Reader, connect
+from foldaway.cli.terminal.leaving import interruptible
 from foldaway.cli.terminal.options import AllEffects, AsJson, Days, KeyOfState, Overwrite, PerDay, Save, Width, written
 from foldaway.cli.terminal.printing import place_of_report, print_answer, print_effects, save_report
 from foldaway.cli.terminal.words import tell
@@ -51,7 +53,8 @@ def merge(
         whole.save(save)
         tell_saved(save)
         tell(f"It also holds the ledgers of all {len(states):,} states. {head_sentence(whole.chronicle.ledger.head)}")
-    print_effects(whole, json=json, everything=everything)
+    with nullcontext() if save is None else interruptible(f"stopped after {save} was written."):
+        print_effects(whole, json=json, everything=everything)
 
 
 @app.command()
