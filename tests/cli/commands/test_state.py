@@ -211,6 +211,7 @@ def test_a_second_seal_finishes_what_a_crash_has_left(tmp_path: Path) -> None:
     assert user_key(trial.plan.design, new=False) is not None
     foldaway("seal", state)
     assert user_key(trial.plan.design, new=False) is None
+    assert "its exact numbers are gone" in foldaway("report", state, "--exact", code=1).stderr
 
 
 # foldaway report
@@ -244,6 +245,9 @@ def test_refusals_of_a_report(folder: Path) -> None:
     done = foldaway("report", "state", "-o", "my trial.csv", folder=folder, code=1)
     assert done.stderr == "error: my trial.csv exists and is not a report; choose another name.\n"
     assert (folder / "my trial.csv").read_bytes() == before
+    done = foldaway("report", "state", "-o", "report.pdf", folder=folder, code=1)
+    assert "report.pdf must end in .html. For a PDF, open the page in a browser and print it." in done.stderr
+    assert not (folder / "report.pdf").exists()
 
 
 def test_a_run_writes_a_report_along_with_its_table(folder: Path) -> None:

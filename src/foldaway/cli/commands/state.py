@@ -127,6 +127,8 @@ def report(
     file, secret = file_of(state), read_key(key)
     target = place_of_report(output, state.with_name(f"{state.name}.html"))
     saved = load(file, secret)
+    if saved.final is not None and exact:
+        raise SealedError(f"{state} is sealed, and its exact numbers are gone; leave out --exact for a rounded report.")
     if saved.final is not None:
         page = effects_page(fa.saved_effects(file), saved.ledger)
     else:
