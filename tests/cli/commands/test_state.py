@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -184,6 +185,30 @@ def test_a_trial_that_nobody_could_be_told_of_is_sealed_only_if_its_effects_are_
     done = foldaway("seal", state, "--exact", "--json")
     assert done.stdout == final_json(trial)
     assert "sealed without effects" in foldaway("effects", state, code=1).stderr
+
+
+def test_a_seal_asks_at_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def sealed(*options: str, answer: str = "") -> bool:
+        stdin = io.StringIO(answer)
+        monkeypatch.setattr(stdin, "isatty", lambda: True)
+        monkeypatch.setattr("sys.stdin", stdin)
+        monkeypatch.setattr("sys.argv", ["foldaway", "seal", str(state), *options])
+        done = cli.exit_code() == 0
+        asked = "This destroys the tallies and the key, and cannot be undone. Seal? [y/N]" in capsys.readouterr().err
+        assert asked is not bool(options)
+        return done
+
+    trial, state = folded("asked"), tmp_path / "state"
+    trial.save(state)
+    before = state.read_bytes()
+    assert not sealed(answer="\n")
+    assert state.read_bytes() == before
+    assert sealed(answer="y\n")
+    assert load(state).state == b""
+    folded("not-asked").save(state)
+    assert sealed("--yes")
 
 
 def test_a_seal_audits_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,18 @@ import typer
 import foldaway as fa
 from foldaway.cli.terminal.connecting import QUESTION, Authority, Reader, connect
 from foldaway.cli.terminal.leaving import interruptible
-from foldaway.cli.terminal.options import AllEffects, AsJson, Days, KeyOfState, Overwrite, PerDay, Save, Width, written
+from foldaway.cli.terminal.options import (
+    AllEffects,
+    AsJson,
+    Days,
+    KeyOfState,
+    Overwrite,
+    PerDay,
+    Save,
+    Width,
+    flag,
+    written,
+)
 from foldaway.cli.terminal.printing import place_of_report, print_answer, print_effects, save_report
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import SealedError, StateError, TooEarly
@@ -156,6 +168,7 @@ def seal(
     exact: Annotated[
         bool, typer.Option("--exact", help="Print the effects without rounding; what is stored is rounded.")
     ] = False,
+    yes: Annotated[bool, flag("yes", "Do not ask first. At a terminal, the command asks otherwise.")] = False,
     json: AsJson = False,
 ) -> None:
     """End a trial: keep its effects, destroy tallies and key. This cannot be undone."""
@@ -174,6 +187,11 @@ def seal(
                 )
             if (found_out := audit(trial.plan, trial.tallies)).findings:
                 tell(f"Before the seal: {found_out.verdict()}")
+            if not yes and sys.stdin is not None and sys.stdin.isatty():
+                question = "This destroys the tallies and the key, and cannot be undone. Seal?"
+                if not typer.confirm(question, err=True):
+                    tell(f"{state} was not sealed; nothing has changed.")
+                    raise typer.Exit(1)
             trial.seal(everywhere=False, found=found_out)
             exact_effects = replace(quiet_effects(trial), final=True)
             trial.save(file, positions=positions)
