@@ -120,8 +120,8 @@ def _segment(effects: Effects, column: str, parts: Sequence[BySegment]) -> Html:
     reasons += map(html, tested(effects, dict.fromkeys(each.outcome for each in parts)))
     caption = f"Effect against {parts[0].control} within each level of {column}"
     *header, p = headers[0]
-    if any(other[-1] != p for other in headers):  # those of guardrails are not adjusted
-        p = "adj. p (guardrails: p)"
+    if any(other[-1] != p for other in headers):
+        p, reasons = "p", [html("p allows for several comparisons, except for guardrails."), *reasons]
     effects_by_level = table(caption, ["outcome", *header, p], rows, left=2)
     return card(["By ", named(column)], [tag("p", each) for each in said], effects_by_level, notes(reasons))
 
