@@ -20,7 +20,6 @@ from foldaway.evidence import verifying
 from foldaway.evidence.certificate import Certificate, issue
 from foldaway.evidence.ledger import ANSWERED, Ledger
 from foldaway.keeping.locks import locked
-from foldaway.keeping.saved import is_saved
 from foldaway.keeping.user_keys import user_signer
 
 app = typer.Typer()
@@ -74,6 +73,8 @@ def verify(
     json: AsJson = False,
 ) -> None:
     """Check a certificate offline. Says what it proves and what it does not; exits with 1 if anything is wrong."""
+    from foldaway.keeping.saved import is_saved
+
     with instead_of(OSError, lambda error: StateError(f"cannot read the certificate {file}: {error.strerror}.")):
         data = file.read_bytes()
     if is_saved(data):
