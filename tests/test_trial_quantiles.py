@@ -198,7 +198,7 @@ def test_records_without_the_outcome_count_for_all_others() -> None:
     rows = latencies()
     n = len(rows["user"])
     holes = np.where(np.arange(n) % 7 == 0, np.nan, rows["latency_ms"])
-    quantile = fa.Quantile("latency_ms", (0.5, 0.9), bounds=BOUNDS, missing="allowed")
+    quantile = fa.Quantile("latency_ms", (0.5, 0.9), bounds=BOUNDS, missing="allowed", label="Latency")
     given = rows | {"latency_ms": holes, "visits": np.ones(n), "before": np.arange(n) % 5.0}
     for settings in ({}, {"covariates": ["before"]}):
         trial = folded(plan_of("visits", quantile, unit="user", **settings), given, parts=4)
@@ -210,10 +210,18 @@ def test_records_without_the_outcome_count_for_all_others() -> None:
             assert row.estimate == pytest.approx(complete[p].estimate)
             assert row.n == here.sum()
             assert row.std_error == pytest.approx(complete[p].std_error)
+        (note,) = [note for note in trial.effects().notes if note.startswith("Records without")]
+        assert note.startswith("Records without 'Latency p50' or 'Latency p90': control: ")
+        page = trial.report().html
+        assert page.count("missing equally often in all arms?") == 1
+        assert page.count("(the plain difference between the arms&#x27; quantiles), since") == 2
+        assert page.count("since quantiles are not adjusted for covariates.") == (2 if settings else 0)
 
 
 def test_rows_print_and_are_reported_like_those_of_any_outcome() -> None:
-    quantile = fa.Quantile("latency_ms", (0.5, 0.95), bounds=BOUNDS, better="lower", label="Latency", measure="ms")
+    quantile = fa.Quantile(
+        "latency_ms", (0.5, 0.95), bounds=BOUNDS, better="lower", margin=1000, label="Latency", measure="ms"
+    )
     trial = folded(plan_of("latency_ms", quantile, unit="user"), latencies())
     effects = trial.effects()
     assert list(fa.Effects.from_json(effects.to_json())) == list(effects)
@@ -222,6 +230,7 @@ def test_rows_print_and_are_reported_like_those_of_any_outcome() -> None:
         assert f"Latency {percentile} (ms): treatment against control" in effects.to_string(all=True)
         assert f"Latency {percentile}" in page
     assert "Histograms" in page
+    assert " ".join(str(effects).split()).count("Verdicts on quantiles are always for one look: ") == 1
 
 
 def test_states_are_small_and_their_size_says_only_how_many_records_there_are() -> None:

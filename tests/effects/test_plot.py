@@ -58,6 +58,23 @@ def test_axes_of_ones_own() -> None:
         effects.plot(axes)
 
 
+def test_intervals_with_one_end_come_from_the_edge_and_margins_are_dotted() -> None:
+    outcomes = [fa.Mean("y", better="lower", margin=9), fa.Mean("z", better="higher", margin=9)]
+    trial = fa.Trial(fa.Plan(name="m", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=outcomes))
+    trial.fold({"g": ["a", "b"] * 200, "y": [i % 7 for i in range(400)], "z": [i % 11 for i in range(400)]})
+    upper, lower = (each.lead for each in comparisons(trial.effects()))
+    assert (upper.ci_lower, lower.ci_upper) == (-np.inf, np.inf)
+    worse, better = trial.effects().plot().axes
+    ((edge, end),) = bars(worse)
+    assert (edge < worse.get_xlim()[0], end) == (True, upper.ci_upper)
+    ((end, edge),) = bars(better)
+    assert (edge > better.get_xlim()[1], end) == (True, lower.ci_lower)
+    for axes, margin in ((worse, 9.0), (better, -9.0)):
+        assert margin in [np.asarray(line.get_xdata())[0] for line in axes.lines if line.get_linestyle() == ":"]
+        assert axes.get_xlim()[0] < margin < axes.get_xlim()[1]
+        assert "dotted: the margin" in axes.get_xlabel().replace("\n", " ")
+
+
 def test_nothing_to_draw() -> None:
     with pytest.raises(ValueError, match="no effects to draw"):
         case("empty").effects().plot()

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import foldaway as fa
 from foldaway.effects.effects import WIDTH
 from foldaway.effects.numbers import interval_text, p_text, percent_text, reach_text
+from foldaway.effects.scorecard import shortened
 from fuzzing import fuzz
 from trials import folded, known, make_trial
 
@@ -122,6 +123,26 @@ def test_long_names_are_cut_so_that_lines_fit_and_units_of_measure_stay(scale: f
     header, *lines = card(trial.effects())
     assert header[1] == "arm"
     assert len(lines) == 4
+
+
+@given(st.lists(st.text("ab (€)", max_size=40), min_size=1, max_size=5, unique=True), st.integers(8, 30))
+@fuzz(max_examples=100)
+def test_names_that_are_cut_stay_distinct(names: list[str], most: int) -> None:
+    short = shortened(names, most)
+    assert len(set(short.values())) == len(names)
+    assert max(map(len, short.values())) <= most
+
+
+def test_outcomes_and_arms_whose_names_begin_alike_can_be_told_apart() -> None:
+    labels = [f"Revenue in euros and per {each}" for each in ("visit", "order")]
+    arms = {f"the button as it looked in {month}": 0.5 for month in ("May", "June")}
+    trial = fa.Trial(fa.Plan(name="p", arm="g", arms=arms, outcomes=[fa.Mean(c, label=c) for c in labels]))
+    y = 100 + np.arange(300) % 7
+    trial.fold({"g": np.repeat(list(arms), 150), labels[0]: y, labels[1]: y % 11})
+    header, *lines = card(trial.effects())
+    assert max(map(len, str(trial.effects()).splitlines())) <= WIDTH
+    assert [line[0].split("…")[1] for line in lines] == ["visit", "order"]
+    assert [name.split("…")[1] for name in header[1:3]] == ["May", "June"]
 
 
 def test_the_rest_is_one_step_away() -> None:

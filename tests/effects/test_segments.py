@@ -10,6 +10,7 @@ import pytest
 
 import foldaway as fa
 from foldaway.inference.rounding import coarse_p_value
+from trials import known
 
 KEY = bytes(range(16))
 SETTINGS: dict[str, Any] = {
@@ -121,7 +122,31 @@ def test_whether_effects_differ() -> None:
     platforms = next(by for by in apart if (by.column, by.outcome) == ("platform", "y"))
     assert platforms.differ_p_value is not None
     assert platforms.differ_p_value < 1e-4
-    assert "differ between levels of platform" in platforms.summary
+    assert platforms.summary == f"The effects differ between levels of platform ({platforms.tested})."
+
+
+def test_what_is_not_shown_clearly_is_said_with_its_smallest_p_value() -> None:
+    trial = folded({**UNITS, "segments": ["country"], "outcomes": ["y", "z"]}, [records(600)])
+    effects = trial.effects()
+    least = min(effects.segments, key=lambda each: known(each.differ_p_value))
+    assert not least.differs
+    unclear = f"he data do not show clearly that effects differ between levels (smallest {least.tested})."
+    printed = " ".join(str(effects).split())
+    assert f"By country: t{unclear} · Use --all, or in Python all=True, to see the effects by level." in printed
+    assert f"T{unclear}" in trial.report().html
+    assert "The data do not show clearly that the effects differ between levels of country (p = 0." in (
+        " ".join(effects.to_string(all=True).split())
+    )
+
+
+def test_it_is_said_what_a_p_value_tests_where_there_is_a_margin_and_which_are_adjusted() -> None:
+    guardrail = fa.Mean("z", better="lower", margin=2.5)
+    trial = folded({**UNITS, "segments": ["country"], "outcomes": ["y", fa.Mean("x"), guardrail]}, [records(600)])
+    said = "z: a small p shows that the arm is not worse by more than 2.5, and not that there is an effect."
+    assert " ".join(trial.effects().to_string(all=True).split()).count(said) == 1
+    page = trial.report().html
+    assert page.count(said) == 2  # below its numbers, and below those by segment
+    assert page.count("p allows for several comparisons, except for guardrails.") == 1
 
 
 @pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from commands import foldaway
 from evidence_of import folded, sealed
 from foldaway.evidence.certificate import Certificate, issue
 from foldaway.evidence.ledger import (
@@ -199,6 +200,11 @@ def test_a_trial_without_a_key_of_its_own_is_good_and_told_so() -> None:
     data = forged([STORY[0], *STORY[2:-1]])
     assert independent(data) == []
     assert any("the trial had none of its own" in sentence for sentence in verify(data).unproven)
+
+
+def test_effects_of_a_form_that_nobody_knows_are_not_shown(home: Path) -> None:
+    (home / "forged").write_bytes(forged(STORY))
+    assert "The effects in it cannot be shown" in foldaway("verify", home / "forged").stdout
 
 
 def test_every_entry_that_is_left_out_breaks_the_chain(home: Path) -> None:

@@ -22,6 +22,7 @@ import foldaway.records.batch
 from foldaway.cli.terminal.printing import print_effects
 from foldaway.records.check import hashes
 from foldaway.records.faults import Fault, FaultyBatch
+from foldaway.report.page.trust import left_out_check
 from fuzzing import fuzz
 from inputs import ALL, OBJECTS, PANDAS, records
 from sizes import mostly_slow
@@ -365,6 +366,33 @@ def test_the_effects_tell_of_dropped_records_in_a_note() -> None:
     (note,) = [note for note in trial.effects().notes if "left out" in note]
     assert "b 1" in note
     assert "arm unknown or unread 1" in note
+
+
+def test_others_read_once_of_dropped_records_and_that_small_counts_are_not_shown() -> None:
+    trial = fa.Trial(DROP)
+    trial.fold(good(4000))
+    few = {"group": ["z"] * 6 + ["a"] * 40 + ["b"] * 9, "y": [1.0] * 6 + [None] * 49}
+    rest = {"x": [1.0] * 55, "kind": ["p"] * 55, "w": [1.0] * 55, "id": [f"other-{i}" for i in range(55)]}
+    trial.fold(few | rest)
+    (note,) = [note for note in trial.effects(rounded=True).notes if "left out" in note]
+    assert note.startswith("Faulty records left out: a 40 (y: 40 null).")
+    assert "those below 10 are not shown" in note
+    html = trial.report(told=trial.effects(rounded=True)).html
+    assert "About 40 faulty records were left out (0.99" in html
+    assert "below 10</td>" in html
+
+
+@pytest.mark.parametrize(("lost", "state"), [({"a": 12, "b": 14}, "passes"), ({"a": 2, "b": 24}, "look")])
+def test_a_few_dropped_records_raise_no_alarm_if_the_arms_lost_them_alike(lost: dict[str, int], state: str) -> None:
+    columns = good(4000)
+    for arm, n in lost.items():
+        for row in [row for row, group in enumerate(columns["group"]) if group == arm][:n]:
+            columns["y"][row] = None
+    trial = fa.Trial(DROP)
+    trial.fold(columns)
+    check = left_out_check(trial.effects())
+    assert check.state == state
+    assert "26 faulty records were left out (0.65" in str(check.sentence)
 
 
 def test_a_refusal_can_leave_a_worker_process() -> None:

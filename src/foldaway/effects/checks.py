@@ -139,17 +139,32 @@ def _alarm(plan: Plan, checks: Checks) -> str | None:
 
 def _loss_alarms(plan: Plan, losses: Sequence[Loss]) -> Iterator[str]:
     """What to read before an effect, where the arms lost different shares; once for outcomes that went together."""
-    together: dict[tuple[tuple[str, int], ...], list[Loss]] = {}
-    for loss in losses:
-        if loss.state == "fails" and not (loss.outcome is None and plan.grouped):  # those of a unit may come together
-            together.setdefault(tuple(loss.lost.items()), []).append(loss)
-    for those in together.values():
-        of = ", ".join("their records as faulty" if each.outcome is None else repr(each.outcome) for each in those)
+    failing = [
+        loss
+        for loss in losses
+        if loss.state == "fails" and not (loss.outcome is None and plan.grouped)  # those of a unit may come together
+    ]
+    for those in together(failing):
+        of = ", ".join(map(repr, titles(plan, those))) or "their records as faulty"
         shares = ", ".join(f"{arm} {_share(those[0], arm)}" for arm in those[0].lost)
         yield (
             f"The arms lost different shares of {of} (p below {SUSPICIOUS}): {shares}. Those who remain are not "
             "comparable, so the effect may come from who is missing. Find out why before you trust it."
         )
+
+
+def together(losses: Sequence[Loss]) -> list[list[Loss]]:
+    """Losses of outcomes that went together, such as several quantiles of one column."""
+    found: dict[tuple[object, ...], list[Loss]] = {}
+    for loss in losses:
+        lost = (loss.outcome is None, loss.p_value, *loss.lost.items(), *loss.records.items())
+        found.setdefault(lost, []).append(loss)
+    return list(found.values())
+
+
+def titles(plan: Plan, losses: Sequence[Loss]) -> list[str]:
+    """What people call the outcomes that were lost."""
+    return [plan.outcome(loss.outcome).title for loss in losses if loss.outcome is not None]
 
 
 def _share(loss: Loss, arm: str) -> str:
@@ -181,21 +196,23 @@ def _tested(loss: Loss) -> str:
 
 def _notes_on_faults(checks: Checks, plan: Plan) -> Iterator[str]:
     """What to know about faulty records."""
-    faults = checks.faults
-    if checks.few_faults:
+    faults, small = checks.faults, f" {small_counts(plan)}" if checks.rounded else ""
+    if checks.few_faults and not faults:
         yield f"Faulty records were left out, but fewer than {plan.privacy.smallest_cell} of any arm."
-    if checks.few_clipped:
+    if checks.few_clipped and not faults.clipped:
         yield f"Values outside their bounds were clipped, but fewer than {plan.privacy.smallest_cell} of any arm."
     if faults:
         by_arm = ", ".join(f"{arm or 'arm unknown or unread'} {n:,}" for arm, n in sorted(faults.records.items()) if n)
         reasons = f" ({'; '.join(faults.lines())})" if faults.lines() else ""
-        yield f"Faulty records left out: {by_arm}{reasons}. If this depends on the arm, the effects are biased."
+        yield f"Faulty records left out: {by_arm}{reasons}. If this depends on the arm, the effects are biased.{small}"
         if any(fault.rule == SEVERAL_ARMS for fault in faults):
             yield f"Some were left out because their unit is in several arms. {WITHIN}"
-    for loss in checks.losses:
+    for those in together(checks.losses):
+        loss = those[0]
         lost = ", ".join(f"{arm}: {n:,} of {loss.records[arm]:,} ({_share(loss, arm)})" for arm, n in loss.lost.items())
         if loss.outcome is not None and any(loss.lost.values()):
-            yield f"Records without {loss.outcome!r}: {lost}{_tested(loss)}."
+            without = " or ".join(map(repr, titles(plan, those)))
+            yield f"Records without {without}: {lost}{_tested(loss)}."
         elif loss.outcome is None and loss.state == "open" and plan.strata is not None:
             yield (
                 "Whether the arms' shares of faulty records differ is not tested: they are not counted by stratum, "
@@ -210,7 +227,12 @@ def _notes_on_faults(checks: Checks, plan: Plan) -> Iterator[str]:
     for fault in faults.clipped:
         columns.setdefault(fault.column, []).append(f"{fault.arm} {fault.records:,}")
     for column, counts in columns.items():
-        yield f"Values of {column!r} outside the plan's bounds were clipped: {', '.join(counts)}."
+        yield f"Values of {column!r} outside the plan's bounds were clipped: {', '.join(counts)}.{small}"
+
+
+def small_counts(plan: Plan) -> str:
+    """Why counts of faults that others see do not add up."""
+    return f"Counts are rounded, and those below {plan.privacy.smallest_cell} are not shown, so they need not add up."
 
 
 def left_out_notes(plan: Plan, columns: Sequence[int]) -> list[str]:

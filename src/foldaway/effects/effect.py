@@ -158,3 +158,8 @@ def row_of(
         anytime_why=sentence(anytime.why),
         **{**point._asdict(), **reasons, **more},
     )
+
+
+def margins_of(row: Effect) -> list[float]:
+    """Where the margins of a row's question lie."""
+    return [side * row.threshold for side in ((-1, 1) if row.alternative == "within" else (1,)) if row.threshold]

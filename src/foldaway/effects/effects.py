@@ -13,7 +13,7 @@ import msgspec
 
 from foldaway.effects.effect import Effect
 from foldaway.effects.findings import Findings
-from foldaway.effects.headline import Comparison, comparisons
+from foldaway.effects.headline import Comparison, comparisons, tested
 from foldaway.effects.numbers import (
     interval_text,
     p_relation,
@@ -201,10 +201,11 @@ def _headline(effects: Findings) -> str:
 def _legend(effects: Findings) -> str:
     names = dict.fromkeys(row.estimator for row in effects if row.reliable)
     adjusting = [name for name in names if ESTIMATORS[name].adjusts]
-    if not adjusting:
-        return _LOOKS
-    verbs = "uses the covariates and is" if len(adjusting) == 1 else "use the covariates and are"
-    return f"{_LOOKS} {' and '.join(adjusting).capitalize()} {verbs} usually more precise."
+    said = [_LOOKS, *tested(effects, dict.fromkeys(row.outcome for row in effects))]
+    if adjusting:
+        verbs = "uses the covariates and is" if len(adjusting) == 1 else "use the covariates and are"
+        said.append(f"{' and '.join(adjusting).capitalize()} {verbs} usually more precise.")
+    return " ".join(said)
 
 
 def _joint_sentences(effects: Findings) -> list[str]:

@@ -105,9 +105,24 @@ def why(effects: Findings, lead: Effect) -> str:
         return "the estimators that the plan names before it could not be computed."
     if plan.strata is not None and lead.estimator == DIFFERENCE:
         return "it compares the arms within strata."
+    outcome = plan.outcome(lead.outcome)
+    if plan.covariates and not any(ESTIMATORS[name].adjusts for name in outcome.READ_BY):
+        return f"{outcome.LEVEL}s are not adjusted for covariates."
     if plan.covariates and not ESTIMATORS[lead.estimator].adjusts:
         return "the estimators that adjust for the covariates could not be computed."
     return ESTIMATORS[lead.estimator].because
+
+
+def tested(effects: Findings, outcomes: Iterable[str]) -> list[str]:
+    """What a small p-value shows of those outcomes for which it does not show that there is an effect."""
+    wanted: dict[str, list[str]] = {}
+    for outcome in map(effects.plan.outcome, outcomes):
+        if outcome.wanted:
+            wanted.setdefault(outcome.wanted, []).append(outcome.heading)
+    return [
+        f"{', '.join(those)}: a small p shows that the arm is {shown}, and not that there is an effect."
+        for shown, those in wanted.items()
+    ]
 
 
 def family(effects: Findings) -> list[Comparison]:

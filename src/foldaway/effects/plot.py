@@ -8,7 +8,7 @@ from itertools import groupby
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from foldaway.effects.effect import Effect
+from foldaway.effects.effect import Effect, margins_of
 from foldaway.effects.findings import Findings
 from foldaway.effects.headline import comparisons
 from foldaway.errors import instead_of, not_installed
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 # Readable in print, in grey, and to those who do not see red and green.
-INK, BAR = "#17645f", "#7fb5ae"
+INK, BAR, MARGIN = "#17645f", "#7fb5ae", "#a3262a"
 
 # Characters of an arm's name, and of a line beside, above and below a panel: longer ones would leave no room for the
 # plot, or leave the page.
@@ -85,25 +85,49 @@ def panels(heights: Sequence[float]) -> Figure:
 
 def _draw(axes: Axes, title: str, rows: Sequence[Effect], confidence: float, estimators: bool) -> None:
     axes.axvline(0, color="0.4", linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
+    margins = dict.fromkeys(margin for row in rows for margin in margins_of(row))
+    for margin in margins:
+        axes.axvline(margin, color=MARGIN, linewidth=1.5, linestyle=":", zorder=0)
+    low, high, one_sided = _reach(rows)
+
+    def ends(*interval: float | None) -> list[float]:
+        """Where to draw an interval; an end that there is not lies out of sight."""
+        return [min(max(end, 2 * low - high), 2 * high - low) for end in interval if end is not None]
+
     for y, row in enumerate(rows):
         if row.estimate is None:
             continue
-        anytime = [abs(end - row.estimate) for end in (row.anytime_ci_lower, row.anytime_ci_upper) if end is not None]
-        if anytime:
-            reach = [[0.0 if math.isinf(end) else end] for end in anytime]  # no end is drawn where there is none
+        if anytime := ends(row.anytime_ci_lower, row.anytime_ci_upper):
+            reach = [[abs(end - row.estimate)] for end in anytime]
             axes.errorbar(row.estimate, y, xerr=reach, color=INK, linewidth=1, capsize=3, zorder=1)
-        if row.ci_lower is not None and row.ci_upper is not None:
-            lower, upper = (row.estimate if math.isinf(end) else end for end in (row.ci_lower, row.ci_upper))
-            axes.hlines(y, lower, upper, color=BAR, linewidth=6, zorder=2)
+        if once := ends(row.ci_lower, row.ci_upper):
+            axes.hlines(y, min(once), max(once), color=BAR, linewidth=6, zorder=2)
         axes.plot(row.estimate, y, "o", color=INK, markersize=5, markeredgecolor="white", zorder=3)
+    if one_sided:
+        axes.set_xlim(low, high)
     # A dollar sign in a name is a dollar sign, and begins no formula.
     axes.set_yticks(range(len(rows)), [_label(row, estimators) for row in rows], parse_math=False)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_title(title, loc="left", fontsize="medium", fontweight="bold", parse_math=False)
-    below = f"effect against {_cut(rows[0].control)} ({100 * confidence:g}\u00a0% interval; thin: any number of looks)"
+    dotted = "; dotted: the margin" if margins else ""
+    looks = f"{100 * confidence:g}\u00a0% interval; thin: any number of looks{dotted}"
+    below = f"effect against {_cut(rows[0].control)} ({looks})"
     axes.set_xlabel(fill(below, _BELOW), fontsize="small", parse_math=False)
     axes.tick_params(axis="y", length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
+
+
+def _reach(rows: Sequence[Effect]) -> tuple[float, float, bool]:
+    """From where to where a panel shows zero, the margins and all ends of intervals, and whether some lack one."""
+    ends = [
+        end
+        for row in rows
+        for end in (row.estimate, row.ci_lower, row.ci_upper, row.anytime_ci_lower, row.anytime_ci_upper)
+        if end is not None
+    ]
+    shown = [0.0, *filter(math.isfinite, ends), *(margin for row in rows for margin in margins_of(row))]
+    room = 0.05 * (max(shown) - min(shown)) or 1.0
+    return min(shown) - room, max(shown) + room, any(map(math.isinf, ends))
 
 
 def _label(row: Effect, estimators: bool) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -66,6 +66,8 @@ def scorecard(effects: Findings, *, short: bool = False) -> tuple[list[str], lis
 def _cut(header: list[str], rows: list[list[str]], names: int, width: int) -> bool:
     """Shorten the longest names, those of the arms in the header among them, until the lines fit; whether they do."""
     table = [header, *rows]
+    arms = header[names : names + 2]
+    whole = [[row[c] for row in rows] if c < names else arms for c in range(names + 2)]
 
     def widths() -> list[int]:
         return [max(len(row[c]) for row in table) for c in range(len(header))]
@@ -77,19 +79,43 @@ def _cut(header: list[str], rows: list[list[str]], names: int, width: int) -> bo
         widest = max(spare, key=lambda c: (spare[c], now[c]))
         if spare[widest] <= 0:
             return False
-        most = now[widest] - min(over, spare[widest], max(1, spare[widest] // 2))
-        for row in table:
-            row[widest] = _shortened(row[widest], most)
+        short = shortened(whole[widest], now[widest] - min(over, spare[widest], max(1, spare[widest] // 2)))
+        if widest < names:
+            for row, name in zip(rows, whole[widest], strict=True):
+                row[widest] = short[name]
+        else:
+            header[widest] = short[arms[widest - names]]
     return True
 
 
-def _shortened(name: str, most: int) -> str:
-    """A name in so many characters; a short unit of measure at its end stays."""
+def shortened(names: Iterable[str], most: int) -> dict[str, str]:
+    """Names in so many characters that stay distinct: cut at the end, or else in the middle, or else numbered.
+
+    A short unit of measure at the end of a name stays.
+
+    Example:
+        >>> list(shortened(["Revenue per visit (€)", "Revenue per order (€)"], 17).values())
+        ['Revenue…visit (€)', 'Revenue…order (€)']
+    """
+    names = list(dict.fromkeys(names))
+    for end in (0, most // 2, *range(1, most - 1)):
+        short = [_short(name, most, end) for name in names]
+        if len(set(short)) == len(names):
+            return dict(zip(names, short, strict=True))
+    return {name: _short(f"{place}. {name}", most) for place, name in enumerate(names, 1)}
+
+
+def _short(name: str, most: int, end: int = 0) -> str:
+    """A name in so many characters, of which so many, or what whole words these are, are of its end."""
     if len(name) <= most:
         return name
-    unit = _UNIT.search(name)
-    end = unit[0] if unit is not None and len(unit[0]) < most - 3 else ""
-    return f"{name[: most - 1 - len(end)].rstrip()}…{end}"
+    found = _UNIT.search(name)
+    unit = found[0] if found is not None and len(found[0]) < most - 3 else ""
+    rest = name.removesuffix(unit)
+    end = min(end, most - 2 - len(unit))
+    words = re.search(rf"\b\w.{{0,{end - 1}}}$", rest) if end > 0 else None
+    last = words[0] if words else rest[len(rest) - max(end, 0) :]
+    return f"{rest[: most - 1 - len(last) - len(unit)].rstrip()}…{last}{unit}"
 
 
 def as_text(effects: Findings, width: int) -> str:
@@ -113,6 +139,10 @@ def explanations(effects: Findings) -> list[str]:
             "“One look” means that the verdict holds only if this is the only time that you look at the results. All "
             "other verdicts hold however often you look."
         )
+    levels = {effects.plan.outcome(each.outcome).LEVEL for each in said if each.decided} - {"mean", "share"}
+    if levels:
+        of = " and ".join(f"{level}s" for level in sorted(levels))
+        found.append(f"Verdicts on {of} are always for one look: there is no test for them that allows several.")
     found += _waiting(said, final=effects.final)
     found += [each.lead.note for each in comparisons(effects) if each.lead.note]
     tested = [row for row in (each.lead for each in comparisons(effects)) if row.p_adjusted is not None]

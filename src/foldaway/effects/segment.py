@@ -47,14 +47,19 @@ class BySegment(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def summary(self) -> str:
         """Whether the effects differ, in a sentence."""
-        if self.differs is None or self.differ_p_value is None:
+        if self.differs is None:
             return f"Too few levels of {self.column} have an effect to tell whether they differ."
-        p = f"p {p_relation(self.differ_p_value)}"
-        if self.differ_p_adjusted is not None:
-            p += f", adjusted {p_relation(self.differ_p_adjusted)}"
         if self.differs:
-            return f"The effects differ between levels of {self.column} ({p})."
-        return f"There is no sign that the effects differ between levels of {self.column} ({p})."
+            return f"The effects differ between levels of {self.column} ({self.tested})."
+        return f"The data do not show clearly that the effects differ between levels of {self.column} ({self.tested})."
+
+    @property
+    def tested(self) -> str:
+        """The p-values of the test, in words; empty if there is none."""
+        if self.differ_p_value is None:
+            return ""
+        adjusted = "" if self.differ_p_adjusted is None else f", adjusted {p_relation(self.differ_p_adjusted)}"
+        return f"p {p_relation(self.differ_p_value)}{adjusted}"
 
     def table(self, confidence: float) -> tuple[list[str], list[list[str]]]:
         """The header and a row for each level."""
@@ -79,17 +84,24 @@ class BySegment(msgspec.Struct, frozen=True, kw_only=True):
         return [f"{row.segment or OTHERS}: {row.why}" for row in self.effects if row.why]
 
 
+def unclear(segments: Sequence[BySegment]) -> str:
+    """That no test of a segment shows that its effects differ, with the smallest p-value; or that there is no test."""
+    tests = [each for each in segments if each.differs is not None]
+    if not tests:
+        return "too few levels have an effect to tell whether they differ."
+    least = min(tests, key=lambda each: each.differ_p_value or 0.0)
+    p = f"smallest {least.tested}" if len(tests) > 1 else least.tested
+    return f"the data do not show clearly that effects differ between levels ({p})."
+
+
 def in_short(segments: Sequence[BySegment], headings: Sequence[str]) -> list[str]:
     """A sentence for each segment: where effects differ between its levels, allowing for several outcomes and arms."""
-    columns: dict[str, dict[str, bool | None]] = {}
+    columns: dict[str, list[tuple[BySegment, str]]] = {}
     for each, heading in zip(segments, headings, strict=True):
-        columns.setdefault(each.column, {})[f"{heading}, {each.arm}"] = each.differs
+        columns.setdefault(each.column, []).append((each, f"{heading}, {each.arm}"))
     said = []
     for column, tests in columns.items():
-        found = "there is no sign that effects differ between levels."
-        if differ := [name for name, differs in tests.items() if differs]:
-            found = f"effects differ between levels for {'; '.join(differ)}."
-        elif all(differs is None for differs in tests.values()):
-            found = "too few levels have an effect to tell whether they differ."
+        differ = "; ".join(f"{name} ({each.tested})" for each, name in tests if each.differs)
+        found = f"effects differ between levels for {differ}." if differ else unclear([each for each, _ in tests])
         said.append(f"By {column}: {found}")
-    return said
+    return [*said, "Use --all, or in Python all=True, to see the effects by level."] if said else []

@@ -34,7 +34,7 @@ from foldaway.evidence.signing import digest, is_signed
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _HOUR = 13  # characters of a time, as far as its hour
-_FEWEST_DIGITS = 32  # of a head: with fewer, two ledgers could be made that share them
+FEWEST_DIGITS = 32  # of a head: with fewer, two ledgers could be made that share them
 
 
 class Checked(msgspec.Struct):
@@ -72,8 +72,8 @@ def verify(data: bytes, heads: Sequence[str] = (), signer: str | None = None) ->
     body, ledger = read.certificate, Ledger(read.certificate.ledger)
     faults = [*_in_file(read, data), *chain_faults(ledger), *_in_story(body, ledger)]
     for head in heads:
-        if len(head) < _FEWEST_DIGITS:
-            faults.append(f"The head {head} is too short to compare: give at least {_FEWEST_DIGITS} digits of it.")
+        if len(head) < FEWEST_DIGITS:
+            faults.append(f"The head {head} is too short to compare: give at least {FEWEST_DIGITS} digits of it.")
         elif not any(entry.hash.startswith(head) for entry in ledger):
             faults.append(f"The head {head} is not in the ledger: this is not the ledger whose head was published.")
     if signer is not None and {read.key, *(entry.key for entry in ledger)} != {signer}:
@@ -201,7 +201,7 @@ _EVENTS = {
     MERGED: "the tallies of trials that ran apart were merged.",
     AUDITED: "the tallies were attacked, and {solved}.",
     ANSWERED: "effects were shown to others (SHA-256 {effects:.16}…).",
-    CLOSED: "the trial was closed, and its tallies were deleted.",
+    CLOSED: "the trial was closed{count}, and its tallies were deleted.",
     KEY_DESTROYED: "the secret key {key} was destroyed.",
 }
 
@@ -216,7 +216,11 @@ def events(ledger: Ledger) -> Iterator[tuple[str, str]]:
     """When something happened, and what, in a sentence without its first capital."""
     for entry in ledger:
         solved = _SOLVED.get(entry.content.get("found", ""), "")
-        yield entry.time[:16].replace("T", " "), _EVENTS[entry.kind].format(**entry.content, solved=solved)
+        count = f" with about {many(entry.content['records'], 'record')}" if entry.content.get("records") else ""
+        yield (
+            entry.time[:16].replace("T", " "),
+            _EVENTS[entry.kind].format(**entry.content, solved=solved, count=count),
+        )
 
 
 def _stated(body: Body, ledger: Ledger) -> Iterator[str]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
+import foldaway as fa
 from commands import foldaway
 from evidence_of import PLAN, folded, records
 
@@ -49,6 +50,9 @@ def test_from_a_registered_plan_to_a_certificate_that_is_checked_elsewhere(folde
     assert "up to 'key in use', existed when" in said
     assert "No step is missing" in said
     assert "computed again from the tallies in kept state: all agree" in said
+    effects = fa.saved_effects(folder / "state")
+    assert f"the trial was closed with about {sum(effects.counts.values()):,} records, and its tallies" in said
+    assert checked.stdout.endswith(f"The effects in it:\n\n{effects}\n")
     alone = subprocess.run([sys.executable, SCRIPT, folder / name, head], capture_output=True, text=True)
     assert alone.returncode == 0, alone.stdout
     assert alone.stdout.startswith("valid; head of the ledger: ")
@@ -86,13 +90,24 @@ def test_a_sealed_state_without_a_ledger_or_a_file_that_is_not_there_is_told(fol
     assert "cannot read the certificate none" in foldaway("verify", "none", folder=folder, code=1).stderr
 
 
+def test_a_wrong_file_or_option_is_not_taken_for_a_wrong_certificate(folder: Path) -> None:
+    foldaway("run", "plan.toml", "records.csv", "--save", "state", folder=folder)
+    foldaway("certificate", "state", "-o", "proof.json", folder=folder)
+    state = foldaway("verify", "state", folder=folder, code=1)
+    assert state.stderr == "error: state is a saved state. `foldaway certificate state` writes its certificate.\n"
+    short = foldaway("verify", "proof.json", "--head", "e5b6", folder=folder, code=1)
+    assert short.stderr == "error: --head e5b6 is too short: give at least 32 digits of the hash.\n"
+    assert state.stdout == short.stdout == ""
+
+
 def test_a_report_shows_the_ledger(folder: Path) -> None:
     folded().save(folder / "state")
     foldaway("report", "state", "-o", "open.html", folder=folder)
     assert "Can it be proven?" in (folder / "open.html").read_text()
     foldaway("seal", "state", folder=folder)
     foldaway("report", "state", "-o", "closed.html", folder=folder)
-    assert "The trial was closed, and its tallies were deleted." in (folder / "closed.html").read_text()
+    closed = "The trial was closed with about 400 records, and its tallies were deleted."
+    assert closed in (folder / "closed.html").read_text()
 
 
 def test_only_who_has_signed_the_ledger_can_certify_it(folder: Path) -> None:

@@ -11,6 +11,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.csv
@@ -19,6 +20,7 @@ import pytest
 
 import foldaway as fa
 from commands import at_terminal, foldaway
+from foldaway import cli
 from foldaway.simulation.datasets import checkout, visits
 from foldaway.simulation.demo import PLAN as DEMO
 from plans import replaced
@@ -109,7 +111,7 @@ def test_a_backlog_is_folded_deleted_and_told(folder: Path, expected: dict[str, 
     for day in ("day1", "day2"):
         (inbox / f"{day}.csv").write_bytes((folder / f"{day}.csv").read_bytes())
         done = foldaway(*words)
-        assert f"deleted {inbox / day}.csv" in done.stderr
+        assert 0 <= done.stderr.find("State written") < done.stderr.find(f"deleted {inbox / day}.csv")
         assert list(inbox.iterdir()) == []
     check_same(json.loads(done.stdout), expected)
     again = foldaway(*words)  # nothing new: the same effects, and the files are gone for good
@@ -151,7 +153,28 @@ def test_going_on_without_saving(folder: Path, expected: dict[str, Any], tmp_pat
     both = foldaway(*words, folder / "day*.csv", "--resume", tmp_path / "state", "--json")  # the first is in it already
     check_same(json.loads(both.stdout), expected)
     assert (tmp_path / "state").read_bytes() == before
+    unchanged = f"Nothing was saved: {tmp_path / 'state'} is unchanged. To add these records to it, add --save "
+    assert both.stderr == f"{unchanged}{tmp_path / 'state'}.\n"
     assert "cannot read" in foldaway(*words, folder / "day2.csv", "--resume", tmp_path / "none", code=1).stderr
+
+
+def test_control_c_after_the_save_says_that_the_state_was_written(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(*words: str | Path) -> str:
+        monkeypatch.setattr("sys.argv", ["foldaway", *map(str, words)])
+        assert cli.exit_code() == 130
+        return capsys.readouterr().err
+
+    for module in (cli.run, cli.state):
+        monkeypatch.setattr(module, "print_effects", Mock(side_effect=KeyboardInterrupt))
+    one, other = tmp_path / "one", tmp_path / "other"
+    assert f"stopped after {one} was written.\n" in stopped(
+        "run", folder / "plan.toml", folder / "day1.csv", "--save", one
+    )
+    assert f"stopped after {other} was written.\n" in stopped("merge", one, "--save", other)
+    assert one.exists()
+    assert other.exists()
 
 
 def test_going_on_into_another_state(folder: Path, expected: dict[str, Any], tmp_path: Path) -> None:

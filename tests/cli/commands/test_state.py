@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -186,6 +187,30 @@ def test_a_trial_that_nobody_could_be_told_of_is_sealed_only_if_its_effects_are_
     assert "sealed without effects" in foldaway("effects", state, code=1).stderr
 
 
+def test_a_seal_asks_at_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def sealed(*options: str, answer: str = "") -> bool:
+        stdin = io.StringIO(answer)
+        monkeypatch.setattr(stdin, "isatty", lambda: True)
+        monkeypatch.setattr("sys.stdin", stdin)
+        monkeypatch.setattr("sys.argv", ["foldaway", "seal", str(state), *options])
+        done = cli.exit_code() == 0
+        asked = "This destroys the tallies and the key, and cannot be undone. Seal? [y/N]" in capsys.readouterr().err
+        assert asked is not bool(options)
+        return done
+
+    trial, state = folded("asked"), tmp_path / "state"
+    trial.save(state)
+    before = state.read_bytes()
+    assert not sealed(answer="\n")
+    assert state.read_bytes() == before
+    assert sealed(answer="y\n")
+    assert load(state).state == b""
+    folded("not-asked").save(state)
+    assert sealed("--yes")
+
+
 def test_a_seal_audits_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trial, state = folded("audited-once"), tmp_path / "state"
     trial.save(state)
@@ -211,6 +236,7 @@ def test_a_second_seal_finishes_what_a_crash_has_left(tmp_path: Path) -> None:
     assert user_key(trial.plan.design, new=False) is not None
     foldaway("seal", state)
     assert user_key(trial.plan.design, new=False) is None
+    assert "its exact numbers are gone" in foldaway("report", state, "--exact", code=1).stderr
 
 
 # foldaway report
@@ -244,6 +270,9 @@ def test_refusals_of_a_report(folder: Path) -> None:
     done = foldaway("report", "state", "-o", "my trial.csv", folder=folder, code=1)
     assert done.stderr == "error: my trial.csv exists and is not a report; choose another name.\n"
     assert (folder / "my trial.csv").read_bytes() == before
+    done = foldaway("report", "state", "-o", "report.pdf", folder=folder, code=1)
+    assert "report.pdf must end in .html. For a PDF, open the page in a browser and print it." in done.stderr
+    assert not (folder / "report.pdf").exists()
 
 
 def test_a_run_writes_a_report_along_with_its_table(folder: Path) -> None:

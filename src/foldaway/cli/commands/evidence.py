@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +15,7 @@ from foldaway.cli.commands.state import State, existing, read_key
 from foldaway.cli.terminal.options import AsJson, KeyOfState, Replace, given, written
 from foldaway.cli.terminal.printing import print_json, require_new, save_certificate
 from foldaway.cli.terminal.words import in_lines
-from foldaway.errors import StateError, instead_of
+from foldaway.errors import FoldawayError, StateError, instead_of
 from foldaway.evidence import verifying
 from foldaway.evidence.certificate import Certificate, issue
 from foldaway.evidence.ledger import ANSWERED, Ledger
@@ -71,15 +73,22 @@ def verify(
     json: AsJson = False,
 ) -> None:
     """Check a certificate offline. Says what it proves and what it does not; exits with 1 if anything is wrong."""
+    from foldaway.keeping.saved import is_saved
+
     with instead_of(OSError, lambda error: StateError(f"cannot read the certificate {file}: {error.strerror}.")):
         data = file.read_bytes()
+    if is_saved(data):
+        raise StateError(f"{file} is a saved state. `foldaway certificate {file}` writes its certificate.")
+    for each in head or []:
+        if len(each) < verifying.FEWEST_DIGITS:
+            raise StateError(f"--head {each} is too short: give at least {verifying.FEWEST_DIGITS} digits of the hash.")
     checked = verifying.verify(data, head or [], signer)
     if state is not None and checked.good:
         _replicate(checked, data, state, read_key(key))
     if json:
         print_json({"good": checked.good, **msgspec.structs.asdict(checked)})
     else:
-        print(_text(file, checked))
+        print(_text(file, checked, data))
     if not checked.good:
         raise typer.Exit(1)
 
@@ -102,7 +111,7 @@ def _replicate(checked: verifying.Checked, data: bytes, state: Path, key: bytes 
         checked.proven.append(f"Every number of the effects was computed again from the tallies in {state}: all agree.")
 
 
-def _text(file: Path, checked: verifying.Checked) -> str:
+def _text(file: Path, checked: verifying.Checked, data: bytes) -> str:
     if not checked.good:
         parts = {f"{file} is not a valid certificate. What is wrong:": checked.faults}
     else:
@@ -111,7 +120,23 @@ def _text(file: Path, checked: verifying.Checked) -> str:
             "What the signer states (times are UTC):": checked.stated,
             "What it cannot prove:": checked.unproven,
         }
-    return "\n\n".join(
+    said = [
         "\n".join([title, *(in_lines(f"· {sentence}", indent="  ") for sentence in sentences)])
         for title, sentences in parts.items()
-    )
+    ]
+    return "\n\n".join([*said, *(_effects_in(data) if checked.good else ())])
+
+
+def _effects_in(data: bytes) -> Iterator[str]:
+    """The effects in a certificate. Somebody else wrote them: they may be of no form, and must not steer a terminal."""
+    read = verifying.read_certificate(data)
+    assert not isinstance(read, str)
+    if (text := read.certificate.effects) is None:
+        return
+    try:
+        effects = replace(fa.Effects.from_json(text), final=Ledger(read.certificate.ledger).closed)
+        shown = "".join(each if each.isprintable() or each == "\n" else "?" for each in str(effects))
+    except (FoldawayError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        yield "The effects in it cannot be shown: this version of foldaway does not read their form."
+    else:
+        yield f"The effects in it:\n\n{shown}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +12,7 @@ import typer
 
 import foldaway as fa
 from foldaway.cli.commands.state import require_savable, tell_saved
+from foldaway.cli.terminal.leaving import interruptible
 from foldaway.cli.terminal.options import AllEffects, AsJson, Delimiter, KeyFile, Overwrite, PlanFile, Save, flag, given
 from foldaway.cli.terminal.printing import print_effects, save_report
 from foldaway.cli.terminal.progress import file_progress
@@ -78,16 +80,20 @@ def run(
     else:
         with Backlog(the_plan, save, resume=resume, delete_after=delete_after, key=secret) as backlog:
             _fold_backlog(backlog, files, options, processes)
-        _tell_rest(backlog.outcome, the_plan, save)
         trial, positions = backlog.outcome.trial, backlog.files.positions
-        if not going_on:
-            tell(head_sentence(trial.chronicle.ledger.head))
-    print_effects(trial, json=json, everything=everything)
-    if report is not None:
-        told = None if exact else trial.tell()
-        if save is not None and not exact:
-            trial.save(save, positions=positions)  # which remembers what was told
-        save_report(trial.report(positions=positions, told=told), report)
+    with nullcontext() if save is None else interruptible(f"stopped after {save} was written."):
+        if save is not None:
+            _tell_rest(backlog.outcome, the_plan, save)
+            if not going_on:
+                tell(head_sentence(trial.chronicle.ledger.head))
+        print_effects(trial, json=json, everything=everything)
+        if report is not None:
+            told = None if exact else trial.tell()
+            if save is not None and not exact:
+                trial.save(save, positions=positions)  # which remembers what was told
+            save_report(trial.report(positions=positions, told=told), report)
+    if resume is not None and save is None:
+        tell(f"Nothing was saved: {resume} is unchanged. To add these records to it, add --save {resume}.")
     if too_many := excess(trial.dropped, trial.n, the_plan.drop_limit):
         raise RecordError(too_many)
 
@@ -123,9 +129,11 @@ def _fold_backlog(backlog: Backlog, patterns: Sequence[str], options: ReadOption
         paths = backlog.find(patterns)
         with file_progress(paths) as progress:
             backlog.fold(paths, options, processes=processes, progress=progress)
+    except BaseException:
+        if backlog.outcome.deleted:
+            _tell_saved(backlog.outcome, backlog.save)
+        raise
     finally:
-        for path in backlog.outcome.deleted:
-            tell(f"deleted {path}")
         for path, count in backlog.outcome.dropped.items():
             tell(f"{path}: {many(count, 'faulty record')} left out")
         for path in backlog.outcome.barren:
@@ -133,7 +141,7 @@ def _fold_backlog(backlog: Backlog, patterns: Sequence[str], options: ReadOption
 
 
 def _tell_rest(outcome: Outcome, plan: fa.Plan, save: Path) -> None:
-    """Say what was not folded, and where the state is."""
+    """Say what was not folded, where the state is, and what was deleted."""
     for pattern in outcome.absent:
         tell(
             f"{pattern}: matches no file any more; the state contains what was folded before"
@@ -149,4 +157,11 @@ def _tell_rest(outcome: Outcome, plan: fa.Plan, save: Path) -> None:
             f"({many(len(outcome.waiting), 'file')}). A saved state grows by at least the plan's cohort of "
             f"{many(plan.privacy.cohort, 'unit')}."
         )
+    _tell_saved(outcome, save)
+
+
+def _tell_saved(outcome: Outcome, save: Path) -> None:
+    """Say where the state is, and which files were deleted once their records were in it."""
     tell_saved(save)
+    for path in outcome.deleted:
+        tell(f"deleted {path}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +13,19 @@ import typer
 
 import foldaway as fa
 from foldaway.cli.terminal.connecting import QUESTION, Authority, Reader, connect
-from foldaway.cli.terminal.options import AllEffects, AsJson, Days, KeyOfState, Overwrite, PerDay, Save, Width, written
+from foldaway.cli.terminal.leaving import interruptible
+from foldaway.cli.terminal.options import (
+    AllEffects,
+    AsJson,
+    Days,
+    KeyOfState,
+    Overwrite,
+    PerDay,
+    Save,
+    Width,
+    flag,
+    written,
+)
 from foldaway.cli.terminal.printing import place_of_report, print_answer, print_effects, save_report
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import SealedError, StateError, TooEarly
@@ -51,7 +65,8 @@ def merge(
         whole.save(save)
         tell_saved(save)
         tell(f"It also holds the ledgers of all {len(states):,} states. {head_sentence(whole.chronicle.ledger.head)}")
-    print_effects(whole, json=json, everything=everything)
+    with nullcontext() if save is None else interruptible(f"stopped after {save} was written."):
+        print_effects(whole, json=json, everything=everything)
 
 
 @app.command()
@@ -124,6 +139,8 @@ def report(
     file, secret = file_of(state), read_key(key)
     target = place_of_report(output, state.with_name(f"{state.name}.html"))
     saved = load(file, secret)
+    if saved.final is not None and exact:
+        raise SealedError(f"{state} is sealed, and its exact numbers are gone; leave out --exact for a rounded report.")
     if saved.final is not None:
         page = effects_page(fa.saved_effects(file), saved.ledger)
     else:
@@ -151,6 +168,7 @@ def seal(
     exact: Annotated[
         bool, typer.Option("--exact", help="Print the effects without rounding; what is stored is rounded.")
     ] = False,
+    yes: Annotated[bool, flag("yes", "Do not ask first. At a terminal, the command asks otherwise.")] = False,
     json: AsJson = False,
 ) -> None:
     """End a trial: keep its effects, destroy tallies and key. This cannot be undone."""
@@ -169,6 +187,11 @@ def seal(
                 )
             if (found_out := audit(trial.plan, trial.tallies)).findings:
                 tell(f"Before the seal: {found_out.verdict()}")
+            if not yes and sys.stdin is not None and sys.stdin.isatty():
+                question = "This destroys the tallies and the key, and cannot be undone. Seal?"
+                if not typer.confirm(question, err=True):
+                    tell(f"{state} was not sealed; nothing has changed.")
+                    raise typer.Exit(1)
             trial.seal(everywhere=False, found=found_out)
             exact_effects = replace(quiet_effects(trial), final=True)
             trial.save(file, positions=positions)

@@ -51,6 +51,11 @@ def require_place(path: Path) -> None:
         raise ReportError(f"{path} is a folder; give the report a name in it.")
     if path.exists() and path.stat().st_size and not _is_report(path):
         raise ReportError(f"{path} exists and is not a report; choose another name.")
+    if path.suffix.lower() not in ("", ".html", ".htm"):
+        raise ReportError(
+            f"the report is an HTML page, so {path} must end in .html. For a PDF, open the page in a browser and print "
+            "it."
+        )
 
 
 def _is_report(path: Path) -> bool:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from foldaway.effects import Effect, Effects
-from foldaway.effects.effect import told
+from foldaway.effects.effect import margins_of, told
 from foldaway.effects.effects import reasons
-from foldaway.effects.headline import Comparison, comparisons, why
+from foldaway.effects.headline import Comparison, comparisons, tested, why
 from foldaway.effects.numbers import (
     interval_text,
     p_text,
@@ -145,7 +145,7 @@ def _meaning(effects: Effects, row: Effect, said: Verdict, places: int | None) -
 def _forest(effects: Effects, rows: Sequence[Effect], labels: Sequence[Html], against: str) -> Html:
     places = places_for(row.std_error for row in rows)
     shown = [
-        (row.estimate, row.ci_lower, row.ci_upper, row.anytime_ci_lower, row.anytime_ci_upper, *_margins(row))
+        (row.estimate, row.ci_lower, row.ci_upper, row.anytime_ci_lower, row.anytime_ci_upper, *margins_of(row))
         for row in rows
     ]
     axis = axis_over(value for values in shown for value in values)
@@ -160,7 +160,7 @@ def _forest(effects: Effects, rows: Sequence[Effect], labels: Sequence[Html], ag
                 (row.anytime_ci_lower, row.anytime_ci_upper),
                 title=f"{row.arm} against {row.control}, {effects.heading(row.outcome)}, {row.estimator}",
                 description=_described(effects, row, places),
-                margins=_margins(row),
+                margins=margins_of(row),
             ),
             tag("span", _figures(row, places), class_="figures"),
         )
@@ -172,14 +172,9 @@ def _forest(effects: Effects, rows: Sequence[Effect], labels: Sequence[Html], ag
         named(against),
         f": the dot is the estimate, the bar its {100 * effects.confidence:g}\u202f% interval for a single look, the "
         "thin line the interval for any number of looks.",
-        " Dotted: the margin." if any(map(_margins, rows)) else None,
+        " Dotted: the margin." if any(map(margins_of, rows)) else None,
     )
     return tag("figure", tag("figcaption", caption), tag("ul", items, ends, class_="rows"))
-
-
-def _margins(row: Effect) -> list[float]:
-    """Where the margins of a row's question lie."""
-    return [side * row.threshold for side in ((-1, 1) if row.alternative == "within" else (1,)) if row.threshold]
 
 
 def _described(effects: Effects, row: Effect, places: int | None) -> str:
@@ -197,11 +192,13 @@ def _figures(row: Effect, places: int | None) -> Html:
 
 def _all_numbers(effects: Effects, comparison: Comparison, spreads: Spreads | None) -> Html:
     lead = comparison.lead
+    level = effects.plan.outcome(lead.outcome).LEVEL
+    phrase = ESTIMATORS[lead.estimator].phrase.replace("arms' means", f"arms' {level}s")
     reason = tag(
         "p",
         "The main estimate is ",
         tag("strong", lead.estimator),
-        f" ({ESTIMATORS[lead.estimator].phrase}), since {why(effects, lead)} Its standard error is ",
+        f" ({phrase}), since {why(effects, lead)} Its standard error is ",
         tag("strong", lead.se_kind),
         f". {ERRORS[lead.se_kind].sentence}",
     )
@@ -272,7 +269,8 @@ def _table(effects: Effects, comparison: Comparison) -> Html:
         for row in rows
     ]
     caption = f"{effects.heading(comparison.outcome)}: {comparison.arm} against {comparison.control}"
-    return html(table(caption, header, cells, left=2), [tag("p", "– ", reason) for reason in reasons(rows, rows)])
+    below = [*tested(effects, [comparison.outcome]), *reasons(rows, rows)]
+    return html(table(caption, header, cells, left=2), [tag("p", "– ", each) for each in below])
 
 
 def _freedom(df: float | None) -> str:

@@ -9,10 +9,11 @@ from importlib.metadata import version
 from foldaway.auditing.audit import audit
 from foldaway.auditing.finding import Audit
 from foldaway.effects import Effects
-from foldaway.effects.headline import comparisons
+from foldaway.effects.effect import sentence
+from foldaway.effects.headline import comparisons, tested
 from foldaway.effects.numbers import typeset
 from foldaway.effects.scorecard import explanations, lines_of
-from foldaway.effects.segment import BySegment
+from foldaway.effects.segment import BySegment, unclear
 from foldaway.errors import many
 from foldaway.evidence.ledger import CLOSED, WRITTEN, Ledger
 from foldaway.evidence.verifying import events
@@ -106,20 +107,22 @@ def _segments(effects: Effects) -> Iterator[Section]:
 
 def _segment(effects: Effects, column: str, parts: Sequence[BySegment]) -> Html:
     several = len({each.arm for each in parts}) > 1
-    header: list[str] = []
-    rows: list[list[Child]] = []
+    headers, rows = list[list[str]](), list[list[Child]]()
     for each in parts:
         header, lines = each.table(effects.confidence)
+        headers.append(header)
         name = html(named(effects.heading(each.outcome)), html(", ", named(each.arm)) if several else None)
         for line, (level, *cells) in enumerate(lines):
             rows.append([None if line else name, named(level), *map(typeset, cells)])
-    said: list[str] = [html(named(effects.heading(each.outcome)), ": ", each.summary) for each in parts if each.differs]
-    if not said:
-        known = any(each.differs is not None for each in parts)
-        said = ["There is no sign that effects differ between levels." if known else parts[0].summary]
+    differ = [html(named(effects.heading(each.outcome)), ": ", each.summary) for each in parts if each.differs]
+    said: Sequence[Child] = differ or [sentence(unclear(parts))]
     reasons = [html(named(effects.heading(each.outcome)), ", ", why) for each in parts for why in each.reasons]
+    reasons += map(html, tested(effects, dict.fromkeys(each.outcome for each in parts)))
     caption = f"Effect against {parts[0].control} within each level of {column}"
-    effects_by_level = table(caption, ["outcome", *header], rows, left=2)
+    *header, p = headers[0]
+    if any(other[-1] != p for other in headers):
+        p, reasons = "p", [html("p allows for several comparisons, except for guardrails."), *reasons]
+    effects_by_level = table(caption, ["outcome", *header, p], rows, left=2)
     return card(["By ", named(column)], [tag("p", each) for each in said], effects_by_level, notes(reasons))
 
 

@@ -7,15 +7,19 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from foldaway.effects import Effects
+from foldaway.effects.checks import small_counts, titles, together
 from foldaway.effects.numbers import p_text, percent_text, signed, typeset
 from foldaway.inference.balance import CUSTOMARY, Balance, Verdict
 from foldaway.inference.loss import Loss
 from foldaway.inference.sample_ratio import SUSPICIOUS, SampleRatio
 from foldaway.records.faults import CLIPPED
 from foldaway.report.drawing.figures import SHAPES, axis_over, axis_row, key_mark, mark_row
-from foldaway.report.drawing.markup import Child, Html, html, named, tag
+from foldaway.report.drawing.markup import Child, Html, html, listed, named, tag
 from foldaway.report.page.document import Section, State, badge, card, details, notes, table
 from foldaway.table import number
+
+# The share of faulty records up to which no alarm is due if the arms lost them alike.
+_HARMLESS = 0.01
 
 
 class Check(NamedTuple):
@@ -30,7 +34,8 @@ class Check(NamedTuple):
 def trust(effects: Effects, balances: Sequence[Balance] | None) -> Section:
     """Every check that there is, and the notes."""
     checks = [sample_ratio_check(effects), left_out_check(effects)]
-    checks += [missing_check(loss) for loss in effects.losses if loss.outcome is not None]
+    missing = (loss for loss in effects.losses if loss.outcome is not None)
+    checks += [missing_check(titles(effects.plan, those), those[0]) for those in together(list(missing))]
     if balances is not None and effects.plan.covariates:
         checks.append(balance_check(effects, balances))
     cards = [
@@ -100,9 +105,10 @@ def _ratio_statistics(ratio: SampleRatio) -> str:
     )
 
 
-def missing_check(loss: Loss) -> Check:
-    """Whether the arms lost an outcome alike."""
-    title = html("Is ", named(str(loss.outcome)), " missing equally often in all arms?")
+def missing_check(outcomes: Sequence[str], loss: Loss) -> Check:
+    """Whether the arms lost an outcome, or several that go together, alike."""
+    are = "Is " if len(outcomes) == 1 else "Are "
+    title = html(are, listed(map(named, outcomes)), " missing equally often in all arms?")
     rows = [[named(arm), f"{n:,}", f"{loss.lost[arm]:,}", _share(loss.lost[arm], n)] for arm, n in loss.records.items()]
     sentence = {
         "passes": "The arms' shares differ by no more than chance would give.",
@@ -132,9 +138,10 @@ def left_out_check(effects: Effects) -> Check:
         return Check(title, "passes", few, html())
     if not total:
         return Check(title, "passes", "No record was left out as faulty.", html())
-    lost = {arm: effects.dropped.get(arm, 0) for arm in effects.counts}
+    none = f"below {effects.plan.privacy.smallest_cell}" if effects.rounded else "0"
     rows = [
-        [named(arm), f"{n:,}", f"{lost[arm]:,}", _share(lost[arm], n + lost[arm])] for arm, n in effects.counts.items()
+        [named(arm), f"{n:,}", f"{lost:,}" if lost else none, _share(lost, n + lost) if lost or none == "0" else "–"]
+        for arm, n, lost in ((arm, n, effects.dropped.get(arm, 0)) for arm, n in effects.counts.items())
     ]
     if stray := effects.dropped.get("", 0):
         rows.append(["arm unknown or unread", "–", f"{stray:,}", "–"])
@@ -143,15 +150,26 @@ def left_out_check(effects: Effects) -> Check:
         for f in effects.faults
         if f.rule != CLIPPED
     ]
+    records = total + sum(effects.counts.values())
+    # Few, and as many in each arm: those cannot move an effect.
+    tested = any(loss.outcome is None and loss.state == "passes" for loss in effects.losses)
+    alike = tested and total <= _HARMLESS * records
+    meaning = (
+        "The arms' shares differ by no more than chance would give."
+        if alike
+        else "That is harmless if it has nothing to do with the arm. Otherwise it biases the effects: compare the "
+        "shares."
+    )
     sentence = (
-        f"{total:,} faulty record{' was' if total == 1 else 's were'} left out. That is harmless if it has nothing to "
-        "do with the arm. Otherwise it biases the effects: compare the shares."
+        f"{'About ' if effects.rounded else ''}{total:,} faulty record{' was' if total == 1 else 's were'} left out "
+        f"({_share(total, records)}). {meaning}"
+        f"{f' {small_counts(effects.plan)}' if effects.rounded else ''}"
     )
     more = html(
         table("Records left out, by arm", ["arm", "folded", "left out", "share left out"], rows),
         details("The reasons", table("Faults", ["column", "what was wrong", "arm", "records"], reasons, left=3)),
     )
-    return Check(title, "look", sentence, more)
+    return Check(title, "passes" if alike else "look", sentence, more)
 
 
 def balance_check(effects: Effects, balances: Sequence[Balance]) -> Check:
