@@ -370,7 +370,8 @@ def test_what_cannot_be_told_is_said_with_its_reason(browser: Browser, server: S
         "No error can be given for arm1 on y0",
         "No effect of arm1 on y0 can be shown yet",
     ]
-    assert [said.split(" The level")[0].strip() for said in told["explained"]] == ["It waits.", "So few.", "So few."]
+    assert [said.split(" The level")[0].strip() for said in told["explained"][1:]] == ["So few.", "So few."]
+    assert re.match(r"It waits\. With 95 % confidence the effect lies .*, if you look only once\.", told["explained"][0])
     assert not any("null" in said or "NaN" in said for said in told["heard"] + told["explained"])
     assert told["reasons"] == ["It waits.", "So few."]
     assert told["leads"] == [plain.se_kind] * 2
@@ -398,13 +399,15 @@ def test_the_share_of_the_control_is_shown_by_the_rule_of_the_reports(browser: B
 
 
 def test_every_outcome_is_there_at_a_glance_with_its_verdict(browser: Browser, server: Served) -> None:
-    """Also those that a plan asks one-sided questions of, whose intervals have one end."""
+    """Also those that a plan asks one-sided questions of, whose intervals have one end; and quantiles, which have neither
+    an adjusted estimate nor an any-time interval."""
     outcomes = [
         {"column": "revenue", "better": "higher", "label": "Revenue", "measure": "€"},
         {"column": "harm", "better": "lower", "margin": 5.0},
         {"column": "same", "question": "alike", "margin": 5.0},
+        {"kind": "quantile", "column": "revenue", "quantiles": [0.95], "bounds": [1, 1000]},
     ]
-    trial = Arriving(server, "glance", outcomes=["revenue", "harm", "same"])
+    trial = Arriving(server, "glance", outcomes=["revenue", "harm", "same"], covariates=["before"])
     trial.name = "asked"
     made = server.create("asked", **{**trial.plan, "outcomes": outcomes})
     trial.read, trial._ingest = made["read_token"], made["ingest_token"]
@@ -414,12 +417,30 @@ def test_every_outcome_is_there_at_a_glance_with_its_verdict(browser: Browser, s
         page.locator(".glance tbody tr").first.wait_for()
         said = server.ask("GET", "/v1/trials/asked/effects", trial.read).json()["effects"]["verdicts"]
         glance = cells(page, ".glance tbody tr")
-        assert [row[:2] for row in glance] == [["Revenue €", "better"], ["harm", "not worse"], ["same", "alike"]]
+        assert [row[:2] for row in glance] == [
+            ["Revenue €", "better"],
+            ["harm", "not worse"],
+            ["same", "alike"],
+            ["revenue p95", "higher, one look"],
+        ]
         assert [each["words"] for each in said] == [row[1] for row in glance]
         assert [row[3][0] for row in glance[1:2]] == ["≤"]
+        assert [row[3].endswith("one look") for row in glance] == [False, False, False, True]
         page.get_by_role("button", name="harm").click()
         until(page, lambda: text(page, "#verdict") == "treatment does not make harm worse by more than 5.")
         assert text(page, "#interval").startswith("≤")
+        assert page.get_by_label("Estimator", exact=True).input_value() == "adjusted"
+        page.get_by_role("button", name="revenue p95").click()
+        until(page, lambda: text(page, "#verdict").startswith("treatment raises revenue p95 by"))
+        assert text(page, "#interval") in glance[3][3]
+        assert "if you look only once" in text(page, ".explained")
+        assert not any("means" in words or "band" in words for words in page.locator(".how, .legend").all_inner_texts())
+        reaching = page.locator(".forest .look").evaluate_all(
+            "lines => lines.flatMap(line => [line.x1, line.x2]).map(end => end.baseVal.valueInSpecifiedUnits)"
+        )
+        assert all(0 <= end <= 100 for end in reaching)
+        page.get_by_label("Outcome").select_option("harm")
+        until(page, lambda: page.get_by_label("Estimator", exact=True).input_value() == "adjusted")
         assert serious_findings(page) == []
         assert sideways_scroll(page) == 0
         watched.require_quiet()

@@ -5,7 +5,7 @@ import { arms, federated, Kept } from "./cards.js";
 import { Choice, headline } from "./choice.js";
 import { Course } from "./course.js";
 import { h, named, say, table } from "./dom.js";
-import { chance, count, interval, moment, places, reach, several, signed } from "./format.js";
+import { chance, count, ends, interval, moment, places, reach, several, signed } from "./format.js";
 import { forest } from "./forest.js";
 import { glance } from "./glance.js";
 import { statusPill } from "./list.js";
@@ -36,11 +36,10 @@ class TrialPage {
     this.figures = h("dl", { class: "figures" });
     this.outlook = h("p", { class: "soft small", id: "outlook" });
     this.how = h("p", { class: "soft small how" });
+    this.band = h("p", { class: "soft small legend" });
     this.picture = h("div", { class: "picture" },
       h("h3", { id: "course-title" }, "The effect as records arrive"), this.course.element,
-      h("p", { class: "soft small legend" },
-        "The line is the estimate; the band its interval, which stays valid however often you look. ",
-        "It moves a cohort of records at a time."));
+      this.band);
     this.noCourse = h("p", { class: "soft small", id: "no-course", hidden: true },
       "No course is kept of a trial whose records stay on devices: this is the effect as it stands now.");
     this.now = h("section", { class: "card wide", "aria-labelledby": "verdict" },
@@ -144,11 +143,15 @@ class TrialPage {
       said.measure ? ` (${said.measure})` : "",
       `: ${ESTIMATORS[row.estimator].phrase} (${row.estimator}). `,
       `The standard error is ${row.se_kind}. ${ERRORS[row.se_kind].sentence}`);
+    const { anyTime } = ends(row);
+    say(this.band, `The line is the estimate${anyTime ? "; the band its interval, which stays valid however often you look" : ""}. It moves a cohort of records at a time.`);
     this.drawCourse(row);
     this.forest.replaceChildren(
       h("h2", {}, "Effects on ", named(said.label)), forest(this.alike(row), row, `Effects on ${said.label}`),
       h("p", { class: "soft small legend" },
-        "Thin: the interval that stays valid however often you look. Thick: the narrower one for a single look at the end."));
+        anyTime
+          ? "Thin: the interval that stays valid however often you look. Thick: the narrower one for a single look at the end."
+          : "The interval is for a single look at the end."));
     const parts = segments(found.segments, row, said);
     this.segments.hidden = !parts.length;
     this.segments.replaceChildren(...parts);
@@ -158,14 +161,13 @@ class TrialPage {
 
   /** One line for each outcome; drawn anew only if it says something else, so that no focus is lost. */
   drawGlance(found) {
-    const open = this.status.status === "open";
-    const state = JSON.stringify([found.verdicts, open]);
+    const state = JSON.stringify(found.verdicts);
     if (state === this.glanced) return;
     this.glanced = state;
     const held = this.glance.contains(document.activeElement) ? document.activeElement.textContent : null;
     this.glance.replaceChildren(
       h("h2", {}, "At a glance"),
-      glance(found, open, (outcome, arm) => {
+      glance(found, (outcome, arm) => {
         this.choice.choose(outcome, arm);
         this.choose();
       }),
