@@ -19,7 +19,8 @@ export function badge(said) {
 export function verdict(row, said) {
   const decimals = reachPlaces(row);
   const [arm, outcome] = [named(row.arm), named(said.label)];
-  const margin = said.margin === null ? "" : number(said.margin);
+  const measure = said.measure ? `\u00a0${said.measure}` : "";
+  const margin = said.margin === null ? "" : number(said.margin) + measure;
   if (row.estimate === null) return ["No effect of ", arm, " on ", outcome, " can be shown yet"];
   if (!row.reliable) return ["No error can be given for ", arm, " on ", outcome];
   if (said.anytime === "no verdict") return ["Do not trust the effect of ", arm, " on ", outcome, " yet"];
@@ -29,7 +30,7 @@ export function verdict(row, said) {
   if (found === "not worse") return [arm, " does not make ", outcome, ` worse by more than ${margin}${once}`];
   if (found === "alike") return [arm, " and ", named(row.control), " differ in ", outcome, ` by no more than ${margin}${once}`];
   if (found !== UNDECIDED) {
-    const by = ` by ${number(Math.abs(row.estimate), decimals)}`;
+    const by = ` by ${number(Math.abs(row.estimate), decimals)}${measure}`;
     const so = ["better", "worse"].includes(found) ? `, which is ${found}` : "";
     return [arm, row.estimate > 0 ? " raises " : " lowers ", outcome, by, so, once];
   }
@@ -107,9 +108,6 @@ export function ahead(outlook, row, said) {
 
 /** What a cohort counts. */
 export const cohortThing = (plan) => (plan.federated ? "message" : plan.unit ? "unit" : "record");
-
-/** What an arm needs some of before its effects are told. */
-export const durableThing = (plan) => (plan.federated ? "durable report" : "durable record");
 
 /** Without a p-value the check is open: a unit may have several records, and units cannot be counted. */
 export const ratioState = (ratio) => {
