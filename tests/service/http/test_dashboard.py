@@ -201,7 +201,7 @@ def test_the_estimate_moves_and_the_interval_narrows_as_records_arrive(browser: 
     trial = Arriving(server, "moving")
     with looking(browser, server, trial.read) as watched:
         page = watched.page
-        page.get_by_text("No effects until every arm has 10 durable records").wait_for()
+        page.get_by_text("Effects need 50 records, and 10 records in every arm").wait_for()
         assert page.url.endswith("#/trials/moving")  # the only one that this token reads
         assert text(page, "#folded") == "0"
         trial.send(20)
@@ -306,7 +306,7 @@ def test_a_sample_ratio_that_cannot_be_told_is_no_alarm(browser: Browser, server
     with looking(browser, server, trial.read) as watched:
         page = watched.page
         page.get_by_text("It is unknown whether the records per arm fit the plan").wait_for()
-        page.get_by_text("The next step is shown when 50 units have come together.").wait_for()
+        page.get_by_text("New effects are shown once at least 50 more units have come and the trial has grown by 5 %.").wait_for()
         assert page.locator(".alarm").count() == 0
         assert not text(page, "#verdict").startswith("Not to be trusted")
         assert page.locator(".notes").get_by_text("It is unknown whether the arms got their share").is_visible()
@@ -426,6 +426,10 @@ def test_every_outcome_is_there_at_a_glance_with_its_verdict(browser: Browser, s
         assert [each["words"] for each in said] == [row[1] for row in glance]
         assert [row[3][0] for row in glance[1:2]] == ["≤"]
         assert [row[3].endswith("one look") for row in glance] == [False, False, False, True]
+        assert text(page, "#verdict").startswith("treatment raises Revenue by ")
+        assert text(page, "#verdict").endswith("\u00a0€, which is better.")
+        assert "Revenue, harm, same, revenue p95" in page.get_by_label("The plan", exact=True).inner_text()
+        assert page.get_by_text("so their sum may differ from the records folded").is_visible()
         page.get_by_role("button", name="harm").click()
         until(page, lambda: text(page, "#verdict") == "treatment does not make harm worse by more than 5.")
         assert text(page, "#interval").startswith("≤")
@@ -518,7 +522,7 @@ def test_a_trial_on_devices_shows_its_effect_and_says_that_there_is_no_course(br
     with looking(browser, server, tokens["read_token"]) as watched:
         page = watched.page
         page.get_by_text(
-            "No effects until every arm has 2 durable reports. Reports become durable 5 at a time"
+            "Effects need 5 reports, and 2 reports in every arm"
         ).wait_for()
         assert page.locator("#no-course").is_hidden()
         for kept in devices_of(plan, rows):
@@ -564,9 +568,9 @@ def test_the_token_is_in_no_address_and_goes_with_the_tab(browser: Browser, serv
     with looking(browser, server, trial.read) as watched:
         page = watched.page
         page.on("request", lambda request: addresses.append(request.url))
-        page.get_by_text("No effects until").wait_for()
+        page.get_by_text("Effects need").wait_for()
         page.reload()
-        page.get_by_text("No effects until").wait_for()  # entered once
+        page.get_by_text("Effects need").wait_for()  # entered once
         assert len(addresses) > 5
         assert not any(secret in address for address in [*addresses, page.url])
         assert page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
@@ -630,7 +634,7 @@ def test_nothing_is_asked_while_nobody_looks(browser: Browser, server: Served) -
     trial = Arriving(server, "hidden")
     with looking(browser, server, trial.read) as watched:
         page = watched.page
-        page.get_by_text("No effects until").wait_for()
+        page.get_by_text("Effects need").wait_for()
         page.evaluate(HIDE)
         asked: list[str] = []
         page.wait_for_timeout(300)  # what is under way
@@ -764,6 +768,8 @@ def test_no_serious_finding_and_no_sideways_scrolling(
             page.goto(f"{server.url}/{path}")
             page.reload()
             page.locator("table.trials, #estimate, #verdict:has-text('No effects yet')").first.wait_for()
+            if not path:
+                assert page.locator(".trials .pill.open:visible").count() == 3
             for summary in page.locator("main summary:visible").all():
                 summary.click()
             assert serious_findings(page) == [], path

@@ -5,7 +5,7 @@ import { arms, federated, Kept } from "./cards.js";
 import { Choice, headline } from "./choice.js";
 import { Course } from "./course.js";
 import { h, named, say, table } from "./dom.js";
-import { chance, count, ends, interval, moment, places, reach, several, signed } from "./format.js";
+import { chance, ends, interval, moment, places, reach, several, signed } from "./format.js";
 import { forest } from "./forest.js";
 import { glance } from "./glance.js";
 import { statusPill } from "./list.js";
@@ -14,7 +14,7 @@ import { atClose, planCard, smallestCell, tooEarly } from "./plan.js";
 import { Poll } from "./poll.js";
 import { segments } from "./segments.js";
 import { ERRORS, ESTIMATORS } from "./vocabulary.js";
-import { ahead, cohortThing, durableThing, explained, figures, heard, reasons, relative, verdict } from "./words.js";
+import { ahead, cohortThing, explained, figures, heard, reasons, relative, verdict } from "./words.js";
 
 const EVERY = 1_500;
 const CLOSED = 30_000;
@@ -195,16 +195,15 @@ class TrialPage {
 
   drawNothingYet() {
     const closed = this.status.status === "closed";
-    const least = smallestCell(this.plan);
+    const thing = this.plan.federated ? "report" : cohortThing(this.plan);
+    const [cohort, least] = [several(this.status.cohort, thing), several(smallestCell(this.plan), thing)];
     say(this.headline, closed ? "Closed before there was an effect to show" : "No effects yet");
-    const durable = several(least, durableThing(this.plan));
-    const pace = ` ${this.plan.federated ? "Reports" : "Records"} become durable ${count(this.status.cohort)} at a time, so that no answer gives one away.`;
     const first = `foldaway send ${this.name} data.parquet --server ${api.server}`;
     this.explained.replaceChildren(closed
-      ? `An arm had fewer than ${durable}.`
+      ? `Fewer than ${cohort} came, or fewer than ${least} of an arm.`
       : atClose(this.plan)
       ? "Devices send their scores when the trial is closed; there are no effects before."
-      : `No effects until every arm has ${durable}.${pace}`);
+      : `Effects need ${cohort}, and ${least} in every arm, so that no answer gives one away.`);
     if (!closed && !this.status.records && !this.plan.federated) {
       this.explained.append(" To send the first, with the trial’s ingest token:", h("code", { class: "command" }, first));
     }
