@@ -37,7 +37,10 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     again = foldaway("send", "life", folder / "day*.parquet", env=as_ingest)
     assert again.stdout.splitlines()[0] == "0 records sent. 3,000 were there already."
     status = foldaway("trial", "status", "life", env=as_read).stdout
-    assert re.search(r"life\s+open\s+3,000\s+none\s+100\s+0\n\nCounts of records are rounded, and in effects each arm's by itself", status)
+    assert re.search(
+        r"life\s+open\s+3,000\s+none\s+100\s+0\n\nCounts of records are rounded, and in effects each arm's by itself",
+        status,
+    )
     assert "life" in foldaway("trial", "list", env=admin(server)).stdout
     effects = foldaway("trial", "effects", "life", env=as_read).stdout
     assert "\nrevenue  " in effects

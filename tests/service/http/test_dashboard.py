@@ -306,7 +306,9 @@ def test_a_sample_ratio_that_cannot_be_told_is_no_alarm(browser: Browser, server
     with looking(browser, server, trial.read) as watched:
         page = watched.page
         page.get_by_text("It is unknown whether the records per arm fit the plan").wait_for()
-        page.get_by_text("New effects are shown once at least 50 more units have come and the trial has grown by 5 %.").wait_for()
+        page.get_by_text(
+            "New effects are shown once at least 50 more units have come and the trial has grown by 5 %."
+        ).wait_for()
         assert page.locator(".alarm").count() == 0
         assert not text(page, "#verdict").startswith("Not to be trusted")
         assert page.locator(".notes").get_by_text("It is unknown whether the arms got their share").is_visible()
@@ -371,7 +373,9 @@ def test_what_cannot_be_told_is_said_with_its_reason(browser: Browser, server: S
         "No effect of arm1 on y0 can be shown yet",
     ]
     assert [said.split(" The level")[0].strip() for said in told["explained"][1:]] == ["So few.", "So few."]
-    assert re.match(r"It waits\. With 95 % confidence the effect lies .*, if you look only once\.", told["explained"][0])
+    assert re.match(
+        r"It waits\. With 95 % confidence the effect lies .*, if you look only once\.", told["explained"][0]
+    )
     assert not any("null" in said or "NaN" in said for said in told["heard"] + told["explained"])
     assert told["reasons"] == ["It waits.", "So few."]
     assert told["leads"] == [plain.se_kind] * 2
@@ -521,9 +525,7 @@ def test_a_trial_on_devices_shows_its_effect_and_says_that_there_is_no_course(br
 
     with looking(browser, server, tokens["read_token"]) as watched:
         page = watched.page
-        page.get_by_text(
-            "Effects need 5 reports, and 2 reports in every arm"
-        ).wait_for()
+        page.get_by_text("Effects need 5 reports, and 2 reports in every arm").wait_for()
         assert page.locator("#no-course").is_hidden()
         for kept in devices_of(plan, rows):
             message = report(plan, kept)

@@ -215,6 +215,8 @@ def _print_statuses(rows: list[dict[str, Any]]) -> None:
         if cells:
             tables.append(text_table(["trial", "status", *headings, "cohort", "left out"], cells, left=2))
     devices = "Counts of devices are rounded too, unless you have an admin token."
-    records = "Counts of records are rounded, and in effects each arm's by itself, so that their sum may differ a little."
+    records = (
+        "Counts of records are rounded, and in effects each arm's by itself, so that their sum may differ a little."
+    )
     rounded = f"{records} {devices if any(row.get('federated') for row in rows) else ''}"
     print("\n\n".join([*tables, in_lines(rounded)]))

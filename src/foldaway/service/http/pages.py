@@ -69,5 +69,11 @@ def _vocabulary() -> bytes:
     tables: list[Mapping[str, Word]] = [ESTIMATORS, ERRORS]
     ranked = [{n: {"phrase": w.phrase, "sentence": w.sentence, "rank": w.rank} for n, w in t.items()} for t in tables]
     modes = {name: {"sentence": mode.sentence, "at_close": mode.at_close} for name, mode in MODES.items()}
-    constants = {"ESTIMATORS": ranked[0], "ERRORS": ranked[1], "MODES": modes, "SUSPICIOUS": SUSPICIOUS, "GROWTH": GROWTH}
+    constants = {
+        "ESTIMATORS": ranked[0],
+        "ERRORS": ranked[1],
+        "MODES": modes,
+        "SUSPICIOUS": SUSPICIOUS,
+        "GROWTH": GROWTH,
+    }
     return b"".join(b"export const %s = %s;\n" % (k.encode(), msgspec.json.encode(v)) for k, v in constants.items())
