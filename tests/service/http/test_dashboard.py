@@ -403,8 +403,8 @@ def test_the_share_of_the_control_is_shown_by_the_rule_of_the_reports(browser: B
 
 
 def test_every_outcome_is_there_at_a_glance_with_its_verdict(browser: Browser, server: Served) -> None:
-    """Also those that a plan asks one-sided questions of, whose intervals have one end; and quantiles, which have neither
-    an adjusted estimate nor an any-time interval."""
+    """Also those with one-sided questions, whose intervals have one end; and quantiles, which have neither an adjusted
+    estimate nor an any-time interval."""
     outcomes = [
         {"column": "revenue", "better": "higher", "label": "Revenue", "measure": "€"},
         {"column": "harm", "better": "lower", "margin": 5.0},

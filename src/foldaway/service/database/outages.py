@@ -44,7 +44,7 @@ _OUTAGES = {
     "XX": "it reports a fault of its own",
 }
 
-# While it connects, PostgreSQL's library gives no SQLSTATE: what its text says, which is not repeated, and the SQLSTATE.
+# While it connects, PostgreSQL's library gives no SQLSTATE: which one its text means, which is not repeated.
 _REFUSALS = {
     r"password authentication failed": "28P01",
     r'database ".*" does not exist': "3D000",
