@@ -13,7 +13,7 @@ import pytest
 import batches
 import foldaway as fa
 from batches import receive
-from foldaway.errors import Conflict, RecordError, SequenceGap, TrialClosed, Unavailable, VaultError
+from foldaway.errors import Conflict, IngestError, RecordError, SequenceGap, TrialClosed, Unavailable, VaultError
 from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.service.collecting.answers import Answer
 from foldaway.service.collecting.collector import Arrival, Collector, Receipt
@@ -374,6 +374,8 @@ def test_the_close_counts_what_is_pending_here_and_makes_its_sequences_durable(p
     told = fa.Effects.from_json(bytes(service.effects(NAME).effects))
     assert (exact.rounded, told.rounded) == (False, True)
     assert service.close(NAME, CloseRequest(exact=True)) == service.effects(NAME)
+    with pytest.raises(IngestError, match="its exact numbers were destroyed with its tallies"):
+        service.effects(NAME, exact=True)
     assert service.status(NAME).exact_answers == 1
 
 
