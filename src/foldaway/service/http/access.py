@@ -51,7 +51,9 @@ class Access:
             name = connection.path_params.get("name")
             row = await self._holder(connection, scopes)
             if not any(allows(row, scope, name) for scope in scopes):
-                raise PermissionDeniedException(extra={NEEDED: kinds(scopes)})
+                elsewhere = row.scope in scopes and row.trial not in (None, name)
+                misspelt = ". This token is for another trial, or the trial's name is misspelt" if elsewhere else ""
+                raise PermissionDeniedException(extra={NEEDED: kinds(scopes) + misspelt})
             state = connection.scope["state"]
             state["token"] = row
             if name is not None:
