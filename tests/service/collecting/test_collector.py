@@ -599,7 +599,18 @@ def test_what_a_move_between_servers_gives_up_is_nothing_of_the_lot_at_hand(fold
     assert [(one.folded, one.durable) for one in outcomes] == [(5, 1), (3, None), (12, 4)]
     assert store.shards.sequences(NAME) == {"p": 4, "q": 1}
     assert kept(store).n == 50
-    assert [one.records for one in here.shard.given_up()] == [4]
+    assert [(one.records, one.reason) for one in here.shard.given_up()] == [(4, "")]
+
+
+def test_two_servers_of_one_name_are_told_apart_in_the_log(folder: Place) -> None:
+    store = opened(folder, PLAN)
+    here, there = Collector(store, NAME, "host"), Collector(folder.open(), NAME, "host")
+    receive(here, records(4), "p", 1)
+    receive(there, records(20), "q", 1)
+    with pytest.raises(Conflict):
+        receive(here, records(20), "p", 2)
+    (given_up,) = here.shard.given_up()
+    assert "give each its own (--shard)" in given_up.reason
 
 
 def test_a_bug_in_the_middle_of_a_lot_leaves_nothing_of_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,8 +122,8 @@ TalliesOperation = _taking(
     {"application/octet-stream": _BYTES},
 )
 CloseOperation = _taking(
-    "`deadline` and `share` are for trials whose records stay on devices: how many seconds reports still count, and the "
-    "share of the enrolled devices that is enough. `without_effects` closes a trial even if it has no effects. `exact` "
+    "`deadline` and `share` are for trials whose records stay on devices: how many seconds reports still count, and "
+    "the share of the enrolled devices that is enough. `without_effects` closes a trial even if it has no effects. `exact` "
     "answers with effects that are not rounded.",
     {
         "application/json": _object(
