@@ -134,7 +134,12 @@ def test_settings_come_from_flags_then_the_environment_then_a_file(tmp_path: Pat
 def _manage_tokens(exported: dict[str, str], file: Path) -> None:
     issued = foldaway("token", "issue", "metrics", env=exported).stdout.strip()
     assert "no trial" in foldaway("token", "issue", "read", "unknown", code=1, env=exported).stderr
+    unnamed = foldaway("token", "issue", "read", code=1, env=exported).stderr
+    assert unnamed == "error: name the trial that the token is for: foldaway token issue read TRIAL.\n"
     rows = json.loads(foldaway("token", "list", "--json", env=exported).stdout)
+    assert (
+        "this is the only valid admin token" in foldaway("token", "revoke", rows[0]["id"], code=1, env=exported).stderr
+    )
     assert [row["scope"] for row in rows] == ["admin", "metrics"]
     assert rows[1]["id"] in issued
     assert "revoked" in foldaway("token", "revoke", rows[1]["id"], env=exported).stdout

@@ -28,7 +28,7 @@ _WHEN = {
     403: "The token does not allow this, or it is for another trial: is the trial's name misspelt?",
     404: "There is no such trial (a token for another trial gets 403), or no such number is enrolled.",
     408: "The body did not arrive in time.",
-    409: "The trial is of another kind, another plan has its name, or batches are missing.",
+    409: "The trial is of another kind, another plan has its name, batches are missing, or it is the only admin token.",
     410: "The trial is closed: it takes no more records or messages, and its exact numbers are gone.",
     413: "The body is too large.",
     415: "The media type or encoding is not one of those listed.",
@@ -123,8 +123,8 @@ TalliesOperation = _taking(
 )
 CloseOperation = _taking(
     "`deadline` and `share` are for trials whose records stay on devices: how many seconds reports still count, and "
-    "the share of the enrolled devices that is enough. `without_effects` closes a trial even if it has no effects. `exact` "
-    "answers with effects that are not rounded.",
+    "the share of the enrolled devices that is enough. `without_effects` closes a trial even if it has no effects. "
+    "`exact` answers with effects that are not rounded.",
     {
         "application/json": _object(
             deadline=Schema(type=_NUMBER_OR_NULL, minimum=0, maximum=10**7),
