@@ -177,11 +177,20 @@ def _hints(faults: Faults, n: int, *, registered: bool = False) -> list[str]:
             'on_fault = "drop" and a high drop_limit in the plan.'
         )
         return [spelling] if registered or max(unknown) >= n else [spelling, drop]
+    absent = [
+        f"No record has a value of {column}: is the name in the records spelled exactly as in the plan?"
+        for column, counts in faults.by_column().items()
+        if counts.get("null", 0) >= n
+    ]
     if registered:
-        return ["Repair these records. The plan of a registered trial is fixed; to allow them, register another plan."]
+        return [
+            *absent,
+            "Repair these records. The plan of a registered trial is fixed; to allow them, register another plan.",
+        ]
     advice = [
+        *absent,
         'Repair these records, or set on_fault = "drop" in the plan to leave out and count such records (up to its '
-        "drop_limit, 5 % of all records)."
+        "drop_limit, 5 % of all records).",
     ]
     for column in [column for column, counts in faults.by_column().items() if "null" in counts][:1]:
         table = f'{{kind = "mean", column = "{column}", missing = "allowed"}}'
