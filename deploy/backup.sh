@@ -5,7 +5,16 @@ set -eu
 umask 077
 from=${1:?name the folder or the database of the trials}
 to=${2:?name a new folder for the backup}
+case $from in
+*://*) ;;
+*)
+    for file in foldaway.db keys.db; do
+        [ -f "$from/$file" ] || { echo "There are no trials in $from: it has no $file." >&2; exit 1; }
+    done
+    ;;
+esac
 mkdir "$to"
+trap 'rm -rf "$to"; echo "Nothing was backed up." >&2' EXIT  # until all of it is there
 
 case $from in
 *://*)
@@ -29,4 +38,5 @@ for file in files:
 END
     ;;
 esac
+trap - EXIT
 echo "Backed up to $to. It is of no use without the server's master key, which belongs elsewhere."

@@ -8,14 +8,16 @@ to=${2:?name the folder or the empty database to restore to}
 
 case $to in
 *://*)
+    [ -f "$from/foldaway.dump" ] || { echo "There is no backup of a database in $from: it has no foldaway.dump." >&2; exit 1; }
     # All or nothing; a database that has the tables already stays as it is.
     pg_restore --exit-on-error --single-transaction --no-owner --no-privileges --dbname "$to" "$from/foldaway.dump"
     ;;
 *)
-    mkdir -p "$to"
     for file in foldaway.db keys.db; do
+        [ -f "$from/$file" ] || { echo "There is no backup of a folder in $from: it has no $file." >&2; exit 1; }
         [ ! -e "$to/$file" ] || { echo "$to/$file is there already: move it away first." >&2; exit 1; }
     done
+    mkdir -p "$to"
     cp "$from/foldaway.db" "$from/keys.db" "$to/"
     ;;
 esac

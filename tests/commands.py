@@ -112,12 +112,19 @@ def _measured_once(words: list[str], code: int) -> dict[str, str]:
     return measured()
 
 
-def at_terminal(*words: object) -> subprocess.CompletedProcess[str]:
-    """Run `foldaway` by itself, with a terminal for its standard error, which somebody looks at all the time."""
+def at_terminal(
+    *words: object, typed: bytes | None = None, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run `foldaway` by itself, with a terminal for its standard error, which somebody looks at all the time.
+
+    If they type something, it is also a terminal for its standard input.
+    """
     control, terminal = pty.openpty()
     command = [sys.executable, "-m", "foldaway", *map(str, words)]
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80", **measured()}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=terminal, env=environment) as process:
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80", **measured(), **(env or {})}
+    stdin = None if typed is None else terminal
+    os.write(control, typed or b"")
+    with subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=terminal, env=environment) as process:
         os.close(terminal)
         shown = b""
         with contextlib.suppress(OSError):  # the other end is closed

@@ -10,15 +10,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
 
+from foldaway.asking import _problem
 from foldaway.cli.terminal.connecting import QUESTION, connect
 from foldaway.client import Client
 from foldaway.client.stream import halves
-from foldaway.errors import ServerError, ServerWarning
+from foldaway.errors import RecordError, ServerError, ServerWarning
 from served import Served, rows
 from servers import Nursery
 
@@ -150,7 +152,11 @@ def test_errors_are_sentences(steady: Served) -> None:
         for ask, status, words in [
             (lambda: reader.effects("asked"), 425, "no effects yet"),
             (lambda: reader.send("asked", rows(1)), 403, "does not allow"),
-            (lambda: reader.status("unknown"), 403, "does not allow"),
+            (
+                lambda: reader.status("unknown"),
+                403,
+                "does not allow.*for another trial, or the trial's name is misspelt",
+            ),
         ]:
             start = time.monotonic()
             with pytest.raises(ServerError, match=words) as refusal:
@@ -158,6 +164,14 @@ def test_errors_are_sentences(steady: Served) -> None:
             assert refusal.value.status == status
             assert time.monotonic() - start < 5  # not tried again
         assert [trial["name"] for trial in reader.trials()] == ["asked"]  # the one that it may read
+        with pytest.raises(RecordError, match=r"not the name of a file\. `foldaway send TRIAL FILE`"):
+            reader.send("asked", "day1.csv")
+    nothing = pytest.raises(ServerError, match="nothing at this address: check its path")
+    with Client(f"{steady.url}/prefix", made["read_token"]) as lost, nothing:
+        lost.trials()
+    request = httpx.Request("GET", "https://me:secret@example.org/wrong/v1/trials")
+    by_proxy = str(_problem(httpx.Response(404, request=request)))
+    assert by_proxy.startswith("there is no foldaway server at https://example.org/wrong/v1/trials (404): check")
     with Client(steady.url, "fa_nobody") as stranger, pytest.raises(ServerError, match="valid bearer token"):
         stranger.status("asked")
     with Client(steady.url, steady.admin) as admin, pytest.raises(ServerError, match="no trial"):

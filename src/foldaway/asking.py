@@ -22,7 +22,10 @@ _LONGEST_PAUSE = 2.0
 _MORE_THAN_A_MOMENT = 2.0
 
 # Of a proxy, which does not say it in our words.
-_PLAIN = {413: "the request is larger than the server, or a proxy in front of it, accepts; send less at a time."}
+_PLAIN = {
+    404: "there is no foldaway server at {} (404): check the server's address, and the path in it if a proxy adds one.",
+    413: "the request is larger than the server, or a proxy in front of it, accepts; send less at a time.",
+}
 
 
 class Asking:
@@ -140,5 +143,8 @@ def _problem(response: httpx.Response) -> ServerError:
         problem = msgspec.json.decode(response.content, type=dict[str, Any])
     except msgspec.DecodeError:
         problem = {}
-    plain = _PLAIN.get(response.status_code, f"the server answered {response.status_code}.")
+    address = response.request.url
+    plain = _PLAIN.get(response.status_code, f"the server answered {response.status_code}.").format(
+        f"{address.scheme}://{address.netloc.decode()}{address.path}"
+    )
     return ServerError(problem.get("detail") or plain, response.status_code, problem.get("expected"))

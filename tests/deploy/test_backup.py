@@ -104,6 +104,21 @@ def test_nothing_acknowledged_after_the_backup_is_counted_twice(kept: Kept, tmp_
     assert {row["n"] for row in closed.json()["effects"]["effects"]} == {6 * SIZE}
 
 
+def test_what_cannot_be_backed_up_or_restored_leaves_nothing_behind(tmp_path: Path) -> None:
+    unreachable = "postgresql://nobody@127.0.0.1:1/none"
+    for name, words, sentence in (
+        ("backup.sh", ("missing", "backup"), "There are no trials in"),
+        ("backup.sh", (unreachable, "backup"), "Nothing was backed up."),
+        ("restore.sh", ("missing", "target"), "There is no backup of a folder in"),
+        ("restore.sh", ("missing", unreachable), "There is no backup of a database in"),
+    ):
+        done = script(name, *(word if "://" in word else tmp_path / word for word in words))
+        assert done.returncode != 0
+        assert sentence in done.stderr
+        assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def status(server: Served, name: str) -> dict[str, Any]:
     found: dict[str, Any] = server.ask("GET", f"/v1/trials/{name}").json()
     return found

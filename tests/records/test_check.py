@@ -214,6 +214,10 @@ def test_a_refusal_says_what_to_do() -> None:
     arms = str(refusal(fa.Trial(PLAN), {**good(), "group": [arm.upper() for arm in good()["group"]]}))
     assert "spelled exactly as in the plan" in arms
     assert "drop" not in dates + arms
+    # Which is all that is left of a name that is misspelt in JSON.
+    absent = str(refusal(fa.Trial(PLAN), {**good(), "y": [None] * 40}))
+    assert "No record has a value of y: is the name in the records spelled" in absent
+    assert "No record has a value" not in one
 
 
 def test_things_that_are_no_records_are_counted_apart() -> None:

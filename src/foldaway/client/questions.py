@@ -22,11 +22,11 @@ class Questions:
         return self._asking.ask_json("POST", "/v1/trials", content=plan_text.encode(), headers=_TOML)
 
     def trials(self) -> list[dict[str, Any]]:
-        """All trials and how they stand."""
+        """All trials with their status."""
         return cast(list[dict[str, Any]], self._asking.ask_json("GET", "/v1/trials"))
 
     def status(self, trial: str) -> dict[str, Any]:
-        """How a trial stands."""
+        """The status of a trial."""
         return self._asking.ask_json("GET", f"/v1/trials/{trial}")
 
     def plan(self, trial: str) -> dict[str, Any]:
@@ -34,7 +34,7 @@ class Questions:
         return self._asking.ask_json("GET", f"/v1/trials/{trial}/plan")
 
     def effects(self, trial: str, *, exact: bool = False) -> dict[str, Any]:
-        """The effects so far, rounded for others; an admin may ask for exact ones, and the server notes it."""
+        """The effects so far, rounded for others; an admin may ask for exact ones, and the server counts that."""
         return self._asking.ask_json("GET", f"/v1/trials/{trial}/effects" + ("/exact" if exact else ""))
 
     def report(self, trial: str, *, exact: bool = False) -> str:

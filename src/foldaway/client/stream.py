@@ -6,6 +6,7 @@ They come as tables of any kind, and are sent as Arrow, whole or in two parts.
 from __future__ import annotations
 
 from collections import deque
+from os import PathLike
 from typing import Any
 from urllib.parse import quote
 
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foldaway.asking import Asking
-from foldaway.errors import ServerError
+from foldaway.errors import RecordError, ServerError
 
 ARROW = "application/vnd.apache.arrow.stream"
 
@@ -101,7 +102,16 @@ class Stream:
 
 
 def table_of(batch: Any) -> pa.Table:
-    """Any kind of batch as a table."""
+    """Any kind of batch as a table.
+
+    Raises:
+        RecordError: It is the name of a file.
+    """
+    if isinstance(batch, str | bytes | PathLike):
+        raise RecordError(
+            "a batch is a table, a dict of columns or a list of dicts, not the name of a file. `foldaway send TRIAL "
+            "FILE` sends files."
+        )
     if hasattr(batch, "__arrow_c_stream__"):
         return pa.table(batch)
     if hasattr(batch, "__arrow_c_array__"):

@@ -197,9 +197,9 @@ def _proven(body: Body, ledger: Ledger, heads: Sequence[str]) -> Iterator[str]:
 _EVENTS = {
     REGISTERED: "the plan was registered, with foldaway {version}.",
     KEY_IN_USE: "the secret key {key} was in use.",
-    WRITTEN: "within the hour, the tallies of about {records:,} records were stored.",
+    WRITTEN: "the tallies of about {records:,} records were stored.",
     MERGED: "the tallies of trials that ran apart were merged.",
-    AUDITED: "the tallies were attacked, and {solved}.",
+    AUDITED: "the tallies were audited with simulated attacks: {solved}.",
     ANSWERED: "effects were shown to others (SHA-256 {effects:.16}…).",
     CLOSED: "the trial was closed{count}, and its tallies were deleted.",
     KEY_DESTROYED: "the secret key {key} was destroyed.",
@@ -217,10 +217,13 @@ def events(ledger: Ledger) -> Iterator[tuple[str, str]]:
     for entry in ledger:
         solved = _SOLVED.get(entry.content.get("found", ""), "")
         count = f" with about {many(entry.content['records'], 'record')}" if entry.content.get("records") else ""
-        yield (
-            entry.time[:16].replace("T", " "),
-            _EVENTS[entry.kind].format(**entry.content, solved=solved, count=count),
-        )
+        yield _when(entry), _EVENTS[entry.kind].format(**entry.content, solved=solved, count=count)
+
+
+def _when(entry: Entry) -> str:
+    """The minute; of a write, of which the ledger has the hour alone, that hour."""
+    day, time = entry.time[:10], entry.time[11:16]
+    return f"{day}, between {time} and {int(time[:2]) + 1:02}:00" if entry.kind == WRITTEN else f"{day} {time}"
 
 
 def _stated(body: Body, ledger: Ledger) -> Iterator[str]:

@@ -205,7 +205,7 @@ TOTAL, COMPLIERS, DIFFERENCE = "total", "compliers", "difference"
 
 # In the order in which they are reported.
 ESTIMATORS = _by_name(
-    Estimator(DIFFERENCE, "the plain difference between the arms' means", needs=(_ONE_STRATUM,), rank=4),
+    Estimator(DIFFERENCE, "the plain difference between the arms", needs=(_ONE_STRATUM,), rank=4),
     Estimator(
         "adjusted",
         "the difference between the arms' means, minus what the covariates predict",

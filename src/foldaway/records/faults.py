@@ -178,9 +178,17 @@ def _hints(faults: Faults, n: int, *, registered: bool = False) -> list[str]:
         spelling = "Arms and levels must be spelled exactly as in the plan, including capitals and spaces."
         drop = f"To leave out and count records that do not belong to this trial, {setting}."
         return [spelling] if registered or max(unknown) >= n else [spelling, drop]
+    absent = [
+        f"No record has a value of {column}: is the name in the records spelled exactly as in the plan?"
+        for column, counts in faults.by_column().items()
+        if counts.get("null", 0) >= n
+    ]
     if registered:
-        return ["Repair these records. The plan of a registered trial is fixed; to allow them, register another plan."]
-    advice = [f"Repair these records; or, to leave out and count such records, {setting}."]
+        return [
+            *absent,
+            "Repair these records. The plan of a registered trial is fixed; to allow them, register another plan.",
+        ]
+    advice = [*absent, f"Repair these records; or, to leave out and count such records, {setting}."]
     for column in [column for column, counts in faults.by_column().items() if "null" in counts][:1]:
         table = f'{{kind = "mean", column = "{column}", missing = "allowed"}}'
         advice.append(f"If {column} is an outcome that may be missing, write it in the plan's outcomes as {table}.")

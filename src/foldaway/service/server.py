@@ -72,7 +72,6 @@ def _serve(settings: Settings) -> None:
     for sentence in _in_the_clear(settings, listener.getsockname()[0]):
         log("not encrypted", "warning", reason=sentence)
     store = open_store(settings)
-    sentences = admit(settings, store)
     rehearse()
     settle()
     shard = settings.shard or (socket.gethostname() if settings.database else "main")
@@ -98,8 +97,11 @@ def _serve(settings: Settings) -> None:
     # ssl.SSLError is an OSError too.
     with instead_of(OSError, lambda error: FoldawayError(unusable.format(error.strerror or type(error).__name__))):
         config.load()
-    _say_hello(settings, sentences, listener.getsockname()[1])
-    _run(uvicorn.Server(config), listener)
+    server = _stopping(uvicorn.Server(config))
+    # Last, so that no start that fails or is stopped stores a token that nobody has seen.
+    _say_hello(settings, admit(settings, store), listener.getsockname()[1])
+    server.run([listener])
+    log("stopped")
 
 
 def _alone(settings: Settings) -> ExitStack:
@@ -120,8 +122,8 @@ def _alone(settings: Settings) -> ExitStack:
     return held
 
 
-def _run(server: uvicorn.Server, listener: socket.socket) -> None:
-    """Until SIGTERM or SIGINT: then what is under way is answered, and what may be stored is."""
+def _stopping(server: uvicorn.Server) -> uvicorn.Server:
+    """It runs until SIGTERM or SIGINT: then what is under way is answered, and what may be stored is."""
 
     def stop(*_: object) -> None:
         server.should_exit = True
@@ -130,8 +132,7 @@ def _run(server: uvicorn.Server, listener: socket.socket) -> None:
     # the usual ones the process would die of it.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    server.run([listener])
-    log("stopped")
+    return server
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +50,8 @@ def test_from_a_registered_plan_to_a_certificate_that_is_checked_elsewhere(folde
     said = " ".join(checked.stdout.split())
     assert "up to 'key in use', existed when" in said
     assert "No step is missing" in said
+    assert "the tallies were audited with simulated attacks: " in said
+    assert re.search(r", between \d\d:00 and \d\d:00: the tallies of about [\d,]+ records were stored", said)
     assert "computed again from the tallies in kept state: all agree" in said
     effects = fa.saved_effects(folder / "state")
     assert f"the trial was closed with about {sum(effects.counts.values()):,} records, and its tallies" in said

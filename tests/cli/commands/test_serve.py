@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -73,6 +76,38 @@ def test_serve_as_anybody_would(tmp_path: Path) -> None:
     assert admin not in log + (tmp_path / "out").read_text()
 
 
+def test_a_start_that_is_interrupted_is_quiet_and_stores_no_token_that_nobody_saw(tmp_path: Path) -> None:
+    # Compiled code makes another error of an exception that comes from within it.
+    stuck = (
+        "import time, foldaway.service.server as server\n"
+        "def compile():\n"
+        "    try: print('compiling', flush=True); time.sleep(60)\n"
+        "    except KeyboardInterrupt: raise RuntimeError\n"
+        "server.rehearse = compile\n"
+    )
+    main = "from foldaway.cli import main; main()"
+    words = ["serve", "--data", str(tmp_path / "trials"), "--port", "0", "--quiet"]
+    environment = {**os.environ, "FOLDAWAY_HARDENED": "1"}
+    for program, until, ended in (
+        (stuck + main, b"compiling\r\n", -signal.SIGINT),
+        (main, b"FOLDAWAY_TOKEN.", 0),
+    ):
+        control, terminal = pty.openpty()
+        command = [sys.executable, "-c", program, *words]
+        with subprocess.Popen(command, stdout=terminal, stderr=subprocess.STDOUT, env=environment) as serving:
+            os.close(terminal)
+            shown = b""
+            while until not in shown:
+                shown += os.read(control, 4096)
+            serving.send_signal(signal.SIGINT)
+            assert serving.wait(30) == ended
+            with suppress(OSError):  # the other end is closed
+                shown += os.read(control, 4096)
+        os.close(control)
+        assert (b"admin token, shown this once: fa_" in shown) == (program == main)
+        assert b"rror" not in shown
+
+
 def test_settings_come_from_flags_then_the_environment_then_a_file(tmp_path: Path, served_from: Nursery) -> None:
     """And an admin token that was preset is the one; all others are lost, until it is recovered."""
     preset = foldaway("token", "new").stdout.strip()
@@ -99,7 +134,12 @@ def test_settings_come_from_flags_then_the_environment_then_a_file(tmp_path: Pat
 def _manage_tokens(exported: dict[str, str], file: Path) -> None:
     issued = foldaway("token", "issue", "metrics", env=exported).stdout.strip()
     assert "no trial" in foldaway("token", "issue", "read", "unknown", code=1, env=exported).stderr
+    unnamed = foldaway("token", "issue", "read", code=1, env=exported).stderr
+    assert unnamed == "error: name the trial that the token is for: foldaway token issue read TRIAL.\n"
     rows = json.loads(foldaway("token", "list", "--json", env=exported).stdout)
+    assert (
+        "this is the only valid admin token" in foldaway("token", "revoke", rows[0]["id"], code=1, env=exported).stderr
+    )
     assert [row["scope"] for row in rows] == ["admin", "metrics"]
     assert rows[1]["id"] in issued
     assert "revoked" in foldaway("token", "revoke", rows[1]["id"], env=exported).stdout

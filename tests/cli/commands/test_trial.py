@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import foldaway as fa
-from commands import foldaway
+from commands import at_terminal, foldaway
 from registered import admin, plan_file, register
 from served import Served
 
@@ -37,7 +37,10 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     again = foldaway("send", "life", folder / "day*.parquet", env=as_ingest)
     assert again.stdout.splitlines()[0] == "0 records sent. 3,000 were there already."
     status = foldaway("trial", "status", "life", env=as_read).stdout
-    assert re.search(r"life\s+open\s+3,000\s+none\s+100\s+0\n\nCounts of records are rounded.\n$", status)
+    assert re.search(
+        r"life\s+open\s+3,000\s+none\s+100\s+0\n\nCounts of records are rounded, and in effects each arm's by itself",
+        status,
+    )
     assert "life" in foldaway("trial", "list", env=admin(server)).stdout
     effects = foldaway("trial", "effects", "life", env=as_read).stdout
     assert "\nrevenue  " in effects
@@ -66,7 +69,11 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     for row, exact in zip(told["effects"], expected["effects"], strict=True):
         assert row["estimate"] != exact["estimate"]
         assert abs(row["estimate"] - exact["estimate"]) < exact["std_error"] / 2
-    closed = foldaway("trial", "close", "life", env=admin(server)).stdout
+    asked = at_terminal("trial", "close", "life", typed=b"n\n", env=admin(server))
+    assert asked.returncode == 1
+    assert "cannot be undone. Close life? [y/N]" in asked.stderr
+    assert "life was not closed; nothing has changed." in asked.stderr
+    closed = at_terminal("trial", "close", "life", "--yes", typed=b"", env=admin(server)).stdout
     assert "\nrevenue  " in closed
     assert closed.startswith("life is closed; these effects are final.\n\nlife: 3,000 records")
     assert foldaway("trial", "close", "life", env=admin(server)).stdout == closed

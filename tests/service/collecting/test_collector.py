@@ -13,7 +13,7 @@ import pytest
 import batches
 import foldaway as fa
 from batches import receive
-from foldaway.errors import Conflict, RecordError, SequenceGap, TrialClosed, Unavailable, VaultError
+from foldaway.errors import Conflict, IngestError, RecordError, SequenceGap, TrialClosed, Unavailable, VaultError
 from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.service.collecting.answers import Answer
 from foldaway.service.collecting.collector import Arrival, Collector, Receipt
@@ -374,6 +374,8 @@ def test_the_close_counts_what_is_pending_here_and_makes_its_sequences_durable(p
     told = fa.Effects.from_json(bytes(service.effects(NAME).effects))
     assert (exact.rounded, told.rounded) == (False, True)
     assert service.close(NAME, CloseRequest(exact=True)) == service.effects(NAME)
+    with pytest.raises(IngestError, match="its exact numbers were destroyed with its tallies"):
+        service.effects(NAME, exact=True)
     assert service.status(NAME).exact_answers == 1
 
 
@@ -597,7 +599,18 @@ def test_what_a_move_between_servers_gives_up_is_nothing_of_the_lot_at_hand(fold
     assert [(one.folded, one.durable) for one in outcomes] == [(5, 1), (3, None), (12, 4)]
     assert store.shards.sequences(NAME) == {"p": 4, "q": 1}
     assert kept(store).n == 50
-    assert [one.records for one in here.shard.given_up()] == [4]
+    assert [(one.records, one.reason) for one in here.shard.given_up()] == [(4, "")]
+
+
+def test_two_servers_of_one_name_are_told_apart_in_the_log(folder: Place) -> None:
+    store = opened(folder, PLAN)
+    here, there = Collector(store, NAME, "host"), Collector(folder.open(), NAME, "host")
+    receive(here, records(4), "p", 1)
+    receive(there, records(20), "q", 1)
+    with pytest.raises(Conflict):
+        receive(here, records(20), "p", 2)
+    (given_up,) = here.shard.given_up()
+    assert "give each its own (--shard)" in given_up.reason
 
 
 def test_a_bug_in_the_middle_of_a_lot_leaves_nothing_of_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

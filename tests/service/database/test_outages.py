@@ -18,6 +18,7 @@ from foldaway.errors import FoldawayError, StoreError, Unavailable
 from foldaway.service.database import databases
 from foldaway.service.database.store import Store
 from postgres import Postgres
+from served import eventually
 from stores import PLAN, VAULT, Place, said_plainly
 
 NAME = PLAN.name
@@ -228,7 +229,35 @@ def test_tables_or_a_database_that_are_missing(database: Place, postgres: Postgr
     refused(lambda: commit(store, 1), "its tables are missing")
     database.sql("ALTER TABLE elsewhere RENAME TO foldaway_shards")
     assert goes_on(store)
-    refused(lambda: Store.open(postgres.address("none"), VAULT), "it does not exist|it cannot be reached")
+    refused(lambda: Store.open(postgres.address("none"), VAULT), "no database has this name: create it")
+
+
+def test_a_password_that_is_missing_or_wrong_and_a_user_that_is_unknown(database: Place, postgres: Postgres) -> None:
+    rules = postgres.data / "pg_hba.conf"
+    before = rules.read_text()
+    postgres.execute("CREATE ROLE locked LOGIN PASSWORD 'right'")
+    rules.write_text(f"host all locked 127.0.0.1/32 scram-sha-256\n{before}")
+    try:
+        postgres.execute("SELECT pg_reload_conf()")
+        locked, nobody = (database.where.replace("foldaway@", user) for user in ("locked@", "nobody@"))
+        eventually(lambda: _answer(locked).startswith("the database is not available: it asks for a password"))
+        assert "FOLDAWAY_DATABASE_PASSWORD" in _answer(locked)
+        assert "it rejects the password" in _answer(locked, "wrong")
+        assert "it rejects this user" in _answer(nobody)
+        assert not any("wrong" in said or "locked" in said for said in (_answer(locked), _answer(locked, "wrong")))
+    finally:
+        rules.write_text(before)
+        postgres.execute("SELECT pg_reload_conf()")
+        postgres.execute("DROP ROLE locked")
+
+
+def _answer(address: str, password: str | None = None) -> str:
+    """What is said when the database is opened."""
+    try:
+        Store.open(address, VAULT, password)
+    except Unavailable as error:
+        return str(error)
+    return "opened"
 
 
 @pytest.mark.parametrize("name", ["a\ud800name", "a\0name"])

@@ -201,7 +201,7 @@ def test_the_estimate_moves_and_the_interval_narrows_as_records_arrive(browser: 
     trial = Arriving(server, "moving")
     with looking(browser, server, trial.read) as watched:
         page = watched.page
-        page.get_by_text("No effects until every arm has 10 durable records").wait_for()
+        page.get_by_text("Effects need 50 records, and 10 records in every arm").wait_for()
         assert page.url.endswith("#/trials/moving")  # the only one that this token reads
         assert text(page, "#folded") == "0"
         trial.send(20)
@@ -306,7 +306,9 @@ def test_a_sample_ratio_that_cannot_be_told_is_no_alarm(browser: Browser, server
     with looking(browser, server, trial.read) as watched:
         page = watched.page
         page.get_by_text("It is unknown whether the records per arm fit the plan").wait_for()
-        page.get_by_text("The next step is shown when 50 units have come together.").wait_for()
+        page.get_by_text(
+            "New effects are shown once at least 50 more units have come and the trial has grown by 5 %."
+        ).wait_for()
         assert page.locator(".alarm").count() == 0
         assert not text(page, "#verdict").startswith("Not to be trusted")
         assert page.locator(".notes").get_by_text("It is unknown whether the arms got their share").is_visible()
@@ -370,7 +372,10 @@ def test_what_cannot_be_told_is_said_with_its_reason(browser: Browser, server: S
         "No error can be given for arm1 on y0",
         "No effect of arm1 on y0 can be shown yet",
     ]
-    assert [said.split(" The level")[0].strip() for said in told["explained"]] == ["It waits.", "So few.", "So few."]
+    assert [said.split(" The level")[0].strip() for said in told["explained"][1:]] == ["So few.", "So few."]
+    assert re.match(
+        r"It waits\. With 95 % confidence the effect lies .*, if you look only once\.", told["explained"][0]
+    )
     assert not any("null" in said or "NaN" in said for said in told["heard"] + told["explained"])
     assert told["reasons"] == ["It waits.", "So few."]
     assert told["leads"] == [plain.se_kind] * 2
@@ -398,13 +403,15 @@ def test_the_share_of_the_control_is_shown_by_the_rule_of_the_reports(browser: B
 
 
 def test_every_outcome_is_there_at_a_glance_with_its_verdict(browser: Browser, server: Served) -> None:
-    """Also those that a plan asks one-sided questions of, whose intervals have one end."""
+    """Also those with one-sided questions, whose intervals have one end; and quantiles, which have neither an adjusted
+    estimate nor an any-time interval."""
     outcomes = [
         {"column": "revenue", "better": "higher", "label": "Revenue", "measure": "€"},
         {"column": "harm", "better": "lower", "margin": 5.0},
         {"column": "same", "question": "alike", "margin": 5.0},
+        {"kind": "quantile", "column": "revenue", "quantiles": [0.95], "bounds": [1, 1000]},
     ]
-    trial = Arriving(server, "glance", outcomes=["revenue", "harm", "same"])
+    trial = Arriving(server, "glance", outcomes=["revenue", "harm", "same"], covariates=["before"])
     trial.name = "asked"
     made = server.create("asked", **{**trial.plan, "outcomes": outcomes})
     trial.read, trial._ingest = made["read_token"], made["ingest_token"]
@@ -414,12 +421,34 @@ def test_every_outcome_is_there_at_a_glance_with_its_verdict(browser: Browser, s
         page.locator(".glance tbody tr").first.wait_for()
         said = server.ask("GET", "/v1/trials/asked/effects", trial.read).json()["effects"]["verdicts"]
         glance = cells(page, ".glance tbody tr")
-        assert [row[:2] for row in glance] == [["Revenue €", "better"], ["harm", "not worse"], ["same", "alike"]]
+        assert [row[:2] for row in glance] == [
+            ["Revenue €", "better"],
+            ["harm", "not worse"],
+            ["same", "alike"],
+            ["revenue p95", "higher, one look"],
+        ]
         assert [each["words"] for each in said] == [row[1] for row in glance]
         assert [row[3][0] for row in glance[1:2]] == ["≤"]
+        assert [row[3].endswith("one look") for row in glance] == [False, False, False, True]
+        assert text(page, "#verdict").startswith("treatment raises Revenue by ")
+        assert text(page, "#verdict").endswith("\u00a0€, which is better.")
+        assert "Revenue, harm, same, revenue p95" in page.get_by_label("The plan", exact=True).inner_text()
+        assert page.get_by_text("so their sum may differ from the records folded").is_visible()
         page.get_by_role("button", name="harm").click()
         until(page, lambda: text(page, "#verdict") == "treatment does not make harm worse by more than 5.")
         assert text(page, "#interval").startswith("≤")
+        assert page.get_by_label("Estimator", exact=True).input_value() == "adjusted"
+        page.get_by_role("button", name="revenue p95").click()
+        until(page, lambda: text(page, "#verdict").startswith("treatment raises revenue p95 by"))
+        assert text(page, "#interval") in glance[3][3]
+        assert "if you look only once" in text(page, ".explained")
+        assert not any("means" in words or "band" in words for words in page.locator(".how, .legend").all_inner_texts())
+        reaching = page.locator(".forest .look").evaluate_all(
+            "lines => lines.flatMap(line => [line.x1, line.x2]).map(end => end.baseVal.valueInSpecifiedUnits)"
+        )
+        assert all(0 <= end <= 100 for end in reaching)
+        page.get_by_label("Outcome").select_option("harm")
+        until(page, lambda: page.get_by_label("Estimator", exact=True).input_value() == "adjusted")
         assert serious_findings(page) == []
         assert sideways_scroll(page) == 0
         watched.require_quiet()
@@ -496,9 +525,7 @@ def test_a_trial_on_devices_shows_its_effect_and_says_that_there_is_no_course(br
 
     with looking(browser, server, tokens["read_token"]) as watched:
         page = watched.page
-        page.get_by_text(
-            "No effects until every arm has 2 durable reports. Reports become durable 5 at a time"
-        ).wait_for()
+        page.get_by_text("Effects need 5 reports, and 2 reports in every arm").wait_for()
         assert page.locator("#no-course").is_hidden()
         for kept in devices_of(plan, rows):
             message = report(plan, kept)
@@ -543,9 +570,9 @@ def test_the_token_is_in_no_address_and_goes_with_the_tab(browser: Browser, serv
     with looking(browser, server, trial.read) as watched:
         page = watched.page
         page.on("request", lambda request: addresses.append(request.url))
-        page.get_by_text("No effects until").wait_for()
+        page.get_by_text("Effects need").wait_for()
         page.reload()
-        page.get_by_text("No effects until").wait_for()  # entered once
+        page.get_by_text("Effects need").wait_for()  # entered once
         assert len(addresses) > 5
         assert not any(secret in address for address in [*addresses, page.url])
         assert page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
@@ -609,7 +636,7 @@ def test_nothing_is_asked_while_nobody_looks(browser: Browser, server: Served) -
     trial = Arriving(server, "hidden")
     with looking(browser, server, trial.read) as watched:
         page = watched.page
-        page.get_by_text("No effects until").wait_for()
+        page.get_by_text("Effects need").wait_for()
         page.evaluate(HIDE)
         asked: list[str] = []
         page.wait_for_timeout(300)  # what is under way
@@ -743,6 +770,8 @@ def test_no_serious_finding_and_no_sideways_scrolling(
             page.goto(f"{server.url}/{path}")
             page.reload()
             page.locator("table.trials, #estimate, #verdict:has-text('No effects yet')").first.wait_for()
+            if not path:
+                assert page.locator(".trials .pill.open:visible").count() == 3
             for summary in page.locator("main summary:visible").all():
                 summary.click()
             assert serious_findings(page) == [], path

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from foldaway.federated.coordinator.closing import CloseRequest
 from served import Served, rows
 from servers import Nursery
 from sizes import mostly_slow
@@ -73,6 +74,8 @@ def test_the_page_shows_every_address_of_the_document_and_loads_nothing_from_els
     addresses = [f"{how.upper()} {path}" for path, methods in document["paths"].items() for how in methods]
     assert len(addresses) > 20
     assert [each for each in addresses if f"<code>{each}</code>" not in page.text] == []
+    assert "Bad request syntax" not in page.text  # the framework's words
+    assert all(f"`{field}`" in page.text for field in CloseRequest.__struct_fields__)
     assert "script-src 'self'" in page.headers["Content-Security-Policy"]
     assert re.findall(r'(?:src|href)="([^"]+)"', page.text) == [
         "dashboard/icon.svg",

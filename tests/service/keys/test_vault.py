@@ -118,7 +118,9 @@ def test_the_named_file_comes_before_the_environment_and_that_before_the_folder(
     assert Vault.open(None, None, environ).holds(key_id(OLD))
     assert not (tmp_path / "master.key").exists()
     assert Vault.open(tmp_path, None, {}).file == tmp_path / "master.key"
-    with pytest.raises(VaultError, match="name a key file, or set FOLDAWAY_KEY"):
+    with pytest.raises(
+        VaultError, match=r"create one \(`foldaway key FILE`\) and name it with --key-file FILE, or set FOLDAWAY_KEY"
+    ):
         Vault.open(None, None, {})
 
 

@@ -77,7 +77,7 @@ def as_ndjson(data: Rows) -> bytes:
     return "".join(json.dumps(row) + "\n" for row in data).encode()
 
 
-def as_json(data: Rows) -> bytes:
+def as_json(data: Any) -> bytes:
     return json.dumps(data).encode()
 
 
@@ -261,6 +261,11 @@ def test_other_encodings_are_refused(encoding: str) -> None:
 
 def test_an_array_sent_as_lines_is_told_its_name() -> None:
     assert JSON in str(refusal(as_json(rows(3)), NDJSON))
+
+
+def test_lines_whose_ends_were_lost_are_told_of_curl() -> None:
+    """As `curl -d @file` loses them."""
+    assert "--data-binary" in str(refusal(b"".join(as_json(row) for row in rows(3)), NDJSON))
 
 
 def test_a_plan_whose_columns_json_cannot_name_is_told_so() -> None:

@@ -6,6 +6,7 @@ Its settings: a flag, else an environment variable, else a line of one TOML file
 from __future__ import annotations
 
 import os
+import signal
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any
@@ -127,6 +128,8 @@ def serve(
     """
     from foldaway.forgetting.harden import MARK
 
+    # Until it serves, control-C ends it at once: in the middle of compiling, an exception becomes an error of LLVM's.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     if not quiet and MARK not in os.environ:
         print("Loading and compiling kernels …", flush=True)  # seconds, and after an upgrade up to a minute
     with extra():

@@ -11,6 +11,7 @@ from foldaway.cli.commands.serve import Config, Data, Database, KeyFile, Passwor
 from foldaway.cli.terminal.connecting import QUESTION, Authority, Server, Token, connect, extra
 from foldaway.cli.terminal.options import AsJson, flag
 from foldaway.cli.terminal.printing import print_json
+from foldaway.errors import ServerError
 from foldaway.table import ABSENT, text_table
 
 app = typer.Typer(name="token", help="Manage tokens, which say who may do what on a server.", no_args_is_help=True)
@@ -52,6 +53,10 @@ def issue(
     ca: Authority = None,
 ) -> None:
     """Issue a token and print it. It is shown only once."""
+    if trial is None and scope in ("ingest", "read"):
+        raise ServerError(f"name the trial that the token is for: foldaway token issue {scope} TRIAL.")
+    if trial is not None and scope in ("admin", "metrics"):
+        raise ServerError(f"this token is for the whole server: foldaway token issue {scope}, without a trial.")
     with connect(server, token, ca) as client:
         print(client.issue_token(scope, trial)["token"])
 

@@ -10,7 +10,7 @@ import typer
 
 import foldaway as fa
 from foldaway.cli.terminal.connecting import QUESTION, Authority, Server, Token, TrialName, connect
-from foldaway.cli.terminal.options import AllEffects, AsJson, Days, PlanFile, Replace, Width, flag, written
+from foldaway.cli.terminal.options import AllEffects, AsJson, Days, PlanFile, Replace, Width, Yes, flag, written
 from foldaway.cli.terminal.printing import (
     place_of_report,
     print_answer,
@@ -19,7 +19,7 @@ from foldaway.cli.terminal.printing import (
     save_certificate,
     save_report,
 )
-from foldaway.cli.terminal.words import in_lines, tell
+from foldaway.cli.terminal.words import confirm, in_lines, tell
 from foldaway.errors import ServerError
 from foldaway.evidence.ledger import head_sentence
 from foldaway.report.page.document import Report
@@ -131,8 +131,11 @@ def close(
     ] = False,
     exact: Exact = False,
     json: AsJson = False,
+    yes: Yes = False,
 ) -> None:
     """End a trial. It accepts no more records, and its effects are final.
+
+    This cannot be undone, so the command asks first if it runs at a terminal.
 
     If records stay on devices, the command waits for their last reports and shows how many have come. If you interrupt
     it, the server keeps waiting; run the same command without options to watch again.
@@ -142,6 +145,9 @@ def close(
     if share is not None and not 0 < share <= 1:
         raise ServerError("--share is above 0, and at most 1: the share of the devices whose reports are enough.")
     with connect(server, token, ca) as client:
+        if not yes and _is_open(client.status(name)):
+            undone = f"This destroys the trial's tallies and its key, and cannot be undone. Close {name}?"
+            confirm(undone, f"{name} was not closed; nothing has changed.")
         answer = close_and_wait(
             client, name, deadline=deadline, share=share, without_effects=without_effects, exact=exact
         )
@@ -149,6 +155,11 @@ def close(
     print_answer(answer, json)
     if head:
         tell(head_sentence(head))
+
+
+def _is_open(status: dict[str, Any]) -> bool:
+    """Whether nobody has begun to close a trial."""
+    return ((status.get("federated") or {}).get("stage") or status["status"]) == "open"
 
 
 @app.command("certificate")
@@ -215,5 +226,8 @@ def _print_statuses(rows: list[dict[str, Any]]) -> None:
         if cells:
             tables.append(text_table(["trial", "status", *headings, "cohort", "left out"], cells, left=2))
     devices = "Counts of devices are rounded too, unless you have an admin token."
-    rounded = f"Counts of records are rounded. {devices if any(row.get('federated') for row in rows) else ''}"
+    records = (
+        "Counts of records are rounded, and in effects each arm's by itself, so that their sum may differ a little."
+    )
+    rounded = f"{records} {devices if any(row.get('federated') for row in rows) else ''}"
     print("\n\n".join([*tables, in_lines(rounded)]))

@@ -55,6 +55,8 @@ Width = Annotated[
     float | None, typer.Option(help="The width of an interval to wait for; prints when it will be reached.")
 ]
 
+Yes = Annotated[bool, flag("yes", "Do not ask for confirmation.")]
+
 # How effects are printed.
 AsJson = Annotated[bool, flag("json", "Print JSON for machines instead of tables.")]
 AllEffects = Annotated[bool, flag("all", "Show every estimator, kind of standard error and segment as well.")]

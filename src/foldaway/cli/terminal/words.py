@@ -6,6 +6,8 @@ import codecs
 import sys
 from textwrap import fill
 
+import typer
+
 WIDTH = 80
 
 # What stands in for a character that an output cannot show, as where Windows writes to a file or a pipe.
@@ -49,6 +51,14 @@ def tell(sentence: str) -> None:
         return
     printable = sentence.encode(errors="backslashreplace").decode()
     print(in_lines(printable) if sys.stderr.isatty() else printable, file=sys.stderr)
+
+
+def confirm(question: str, declined: str) -> None:
+    """Ask at a terminal before what cannot be undone; where nobody can answer, go ahead."""
+    if sys.stdin is None or not sys.stdin.isatty() or typer.confirm(question, err=True):
+        return
+    tell(declined)
+    raise typer.Exit(1)
 
 
 def tell_waiting(problem: Exception) -> None:

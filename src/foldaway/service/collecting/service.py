@@ -185,10 +185,21 @@ class Service:
         )
 
     def effects(self, name: str, *, exact: bool = False) -> Answer:
-        """What is told of a trial; exact numbers, of which it is noted that somebody asked, if they are wanted."""
+        """What is told of a trial; exact numbers if they are wanted, and it is counted that somebody asked.
+
+        Raises:
+            IngestError: Exact numbers of a closed trial are gone.
+        """
         row = self.store.trial(name)
         if row.final is not None:
-            return Answer.last_word(row.final)
+            final = Answer.last_word(row.final)
+            if exact and (effects := final.opened()) is not None and effects.rounded:
+                raise IngestError(
+                    410,
+                    "the trial is closed, and its exact numbers were destroyed with its tallies. Its final effects are "
+                    "rounded: ask for them without --exact (GET /v1/trials/NAME/effects).",
+                )
+            return final
         plan = Plan.loads(row.plan)
         trials = self.records if plan.federated is None else self.devices
         if not exact:

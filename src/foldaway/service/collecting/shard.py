@@ -30,19 +30,24 @@ FIXED_AT = 2_000
 """Records of all servers together at which a trial's coefficients are fixed and its moments destroyed."""
 
 
-class GivenUp(msgspec.Struct, frozen=True):
+_TAKEN = "another program wrote this shard in between: if a second server has this name, give each its own (--shard)."
+
+
+class GivenUp(msgspec.Struct, frozen=True, omit_defaults=True):
     """Records that were folded but never became durable, because the server stops or another one took over.
 
     Attributes:
         records: How many there are.
         unnumbered: How many of these came without a sequence: nobody will send them again.
         producers: Who sent the others, and still holds them.
+        reason: What is wrong, if something is.
     """
 
     trial: str
     records: int
     unnumbered: int
     producers: list[str]
+    reason: str = ""
 
 
 class Shard:
@@ -82,9 +87,10 @@ class Shard:
 
     def give_up(self) -> None:
         """Start again from what is durable; batches folded since are with their producers, if they have a number."""
-        given_up = self.pending_from()
+        given_up, version = self.pending_from(), self.live.version
         self._reload()
-        self._given_up += given_up
+        reason = "" if self.live.version == version else _TAKEN
+        self._given_up += [msgspec.structs.replace(each, reason=reason) for each in given_up]
 
     def pending_from(self) -> list[GivenUp]:
         """Who sent the records that are pending, if there are any."""

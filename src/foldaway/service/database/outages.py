@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
@@ -26,10 +27,11 @@ _OUTAGES = {
     "SQLITE_ERROR": "its tables are missing",
     "SQLITE_NOTADB": "its file is damaged",
     "SQLITE_CORRUPT": "its file is damaged",
-    "08": "it cannot be reached",
+    "08": "it cannot be reached: check that it runs, and the host and port in its address",
     "25006": "it is read-only",
-    "28": "it refuses this user or password",
-    "3D": "it does not exist",
+    "28P01": "it rejects the password: check FOLDAWAY_DATABASE_PASSWORD or the file of --database-password-file",
+    "28": "it rejects this user: check the user in its address, and pg_hba.conf of the database server",
+    "3D": "no database has this name: create it (createdb NAME), or check the name in its address",
     "40": "another server was in the way",
     "42501": "this user may not write to it",
     "42P01": "its tables are missing",
@@ -42,6 +44,15 @@ _OUTAGES = {
     "XX": "it reports a fault of its own",
 }
 
+# While it connects, PostgreSQL's library gives no SQLSTATE: which one its text means, which is not repeated.
+_REFUSALS = {
+    r"password authentication failed": "28P01",
+    r'database ".*" does not exist': "3D000",
+    r'role ".*" does not exist|no pg_hba\.conf entry|authentication failed': "28000",
+    r"starting up|shutting down|recovery mode": "57P03",
+    r"too many|remaining connection slots": "53300",
+}
+_NO_PASSWORD = "it asks for a password: set FOLDAWAY_DATABASE_PASSWORD, or name a file with --database-password-file"
 
 # How often it is tried to be between the commits of other servers.
 _ATTEMPTS = 5
@@ -87,12 +98,17 @@ def _fault_of(error: exc.SQLAlchemyError) -> StoreError:
         return _unavailable("all connections to it are in use")
     if not isinstance(error, exc.DBAPIError):
         return StoreError(f"the database's tables are not as foldaway left them ({type(error).__name__}).")
+    if getattr(getattr(error.orig, "pgconn", None), "needs_password", False):
+        return _unavailable(_NO_PASSWORD)
     code = getattr(error.orig, "sqlite_errorname", None) or getattr(error.orig, "sqlstate", None) or ""
+    if not code and isinstance(error, exc.OperationalError):
+        said = str(error.orig)
+        code = next((state for pattern, state in _REFUSALS.items() if re.search(pattern, said)), "")
     for beginning, words in _OUTAGES.items():
         if code.startswith(beginning):
             return _unavailable(words)
     if error.connection_invalidated or isinstance(error, exc.OperationalError | exc.InterfaceError):
-        return _unavailable("it cannot be reached")
+        return _unavailable(_OUTAGES["08"])
     if isinstance(error, exc.DataError):
         return StoreError(_UNFIT)
     return StoreError(f"the database refused ({code or type(error).__name__}); its own log says more.")

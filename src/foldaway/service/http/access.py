@@ -51,7 +51,9 @@ class Access:
             name = connection.path_params.get("name")
             row = await self._holder(connection, scopes)
             if not any(allows(row, scope, name) for scope in scopes):
-                raise PermissionDeniedException(extra={NEEDED: kinds(scopes)})
+                elsewhere = row.scope in scopes and row.trial not in (None, name)
+                misspelt = ". This token is for another trial, or the trial's name is misspelt" if elsewhere else ""
+                raise PermissionDeniedException(extra={NEEDED: kinds(scopes) + misspelt})
             state = connection.scope["state"]
             state["token"] = row
             if name is not None:
@@ -198,8 +200,14 @@ def token_routes(access: Access, patience: float) -> list[Any]:
     async def tokens() -> list[TokenAbout]:
         return msgspec.convert(await thread.run(table.all), list[TokenAbout], from_attributes=True)
 
-    @delete("/v1/tokens/{id:str}", **about("tokens", "Revoke a token, by its id", guard, 404, stamped=False))
+    @delete("/v1/tokens/{id:str}", **about("tokens", "Revoke a token, by its id", guard, 404, 409, stamped=False))
     async def revoke(id: TokenId) -> None:
+        if [row.id for row in await thread.run(table.admins)] == [id]:
+            raise IngestError(
+                409,
+                "this is the only valid admin token: issue another one first (`foldaway token issue admin`), or "
+                "replace it where the server runs (`foldaway token recover --revoke-others`).",
+            )
         if not await access.revoke(id):
             raise IngestError(404, "there is no token with this id; `foldaway token list` shows the ids of all tokens.")
 

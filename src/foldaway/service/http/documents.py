@@ -25,11 +25,11 @@ _STAMPED = [
 _WHEN = {
     400: "The request is malformed.",
     401: "No valid token.",
-    403: "The token does not allow this.",
-    404: "There is no such trial, or no such number is enrolled.",
+    403: "The token does not allow this, or it is for another trial: is the trial's name misspelt?",
+    404: "There is no such trial (a token for another trial gets 403), or no such number is enrolled.",
     408: "The body did not arrive in time.",
-    409: "The trial is of another kind, another plan has its name, or batches are missing.",
-    410: "The trial is closed, and takes no more of this.",
+    409: "The trial is of another kind, another plan has its name, batches are missing, or it is the only admin token.",
+    410: "The trial is closed: it takes no more records or messages, and its exact numbers are gone.",
     413: "The body is too large.",
     415: "The media type or encoding is not one of those listed.",
     422: "The batch, the message or the plan is faulty, or the tallies cannot answer; nothing was changed.",
@@ -58,14 +58,14 @@ def about(
         pending: What it answers with 202, if it does.
         stamped: Whether it is about one trial, whose fingerprint is in every answer.
     """
-    of_body = () if body is None else (400, 408, 413, 415)
+    of_body = () if body is None else (408, 413, 415)
     later = "Taken, but pending: the records are lost if the server stops before their cohort is full."
     accepted = {} if pending is None else {202: ResponseSpec(pending, generate_examples=False, description=later)}
     return {
         "guards": [guard],
         "operation_class": body or Operation,
         "response_headers": _STAMPED if stamped else [],
-        "responses": accepted | refusals(401, 403, 503, *of_body, *statuses),
+        "responses": accepted | refusals(400, 401, 403, 503, *of_body, *statuses),
         "security": [{"token": []}],
         "summary": summary,
         "tags": [tag],
@@ -122,13 +122,15 @@ TalliesOperation = _taking(
     {"application/octet-stream": _BYTES},
 )
 CloseOperation = _taking(
-    "For trials whose records stay on devices: how many seconds reports still count, and the share of the enrolled "
-    "devices that is enough. For all: whether to close one that has no effects.",
+    "`deadline` and `share` are for trials whose records stay on devices: how many seconds reports still count, and "
+    "the share of the enrolled devices that is enough. `without_effects` closes a trial even if it has no effects. "
+    "`exact` answers with effects that are not rounded.",
     {
         "application/json": _object(
             deadline=Schema(type=_NUMBER_OR_NULL, minimum=0, maximum=10**7),
             share=Schema(type=_NUMBER_OR_NULL, exclusive_minimum=0, maximum=1),
             without_effects=Schema(type=OpenAPIType.BOOLEAN),
+            exact=Schema(type=OpenAPIType.BOOLEAN),
         )
     },
     required=False,

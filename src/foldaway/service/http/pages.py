@@ -13,6 +13,7 @@ from litestar.exceptions import NotFoundException
 from litestar.params import PathParameter
 
 from foldaway.inference.sample_ratio import SUSPICIOUS
+from foldaway.keeping.cohort import GROWTH
 from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, MODES, Word
 from foldaway.service.http.api_page import api_page
 from foldaway.service.http.bodies import Asked
@@ -68,5 +69,11 @@ def _vocabulary() -> bytes:
     tables: list[Mapping[str, Word]] = [ESTIMATORS, ERRORS]
     ranked = [{n: {"phrase": w.phrase, "sentence": w.sentence, "rank": w.rank} for n, w in t.items()} for t in tables]
     modes = {name: {"sentence": mode.sentence, "at_close": mode.at_close} for name, mode in MODES.items()}
-    constants = {"ESTIMATORS": ranked[0], "ERRORS": ranked[1], "MODES": modes, "SUSPICIOUS": SUSPICIOUS}
+    constants = {
+        "ESTIMATORS": ranked[0],
+        "ERRORS": ranked[1],
+        "MODES": modes,
+        "SUSPICIOUS": SUSPICIOUS,
+        "GROWTH": GROWTH,
+    }
     return b"".join(b"export const %s = %s;\n" % (k.encode(), msgspec.json.encode(v)) for k, v in constants.items())

@@ -121,6 +121,6 @@ _PLAIN = {
     HTTPStatus.BAD_REQUEST: "The request is malformed; the OpenAPI document says what is expected.",
     HTTPStatus.UNAUTHORIZED: "A valid bearer token is needed.",
     HTTPStatus.FORBIDDEN: "This token does not allow that.",
-    HTTPStatus.NOT_FOUND: "There is nothing here.",
+    HTTPStatus.NOT_FOUND: "There is nothing at this address: check its path, and the server's address before it.",
     HTTPStatus.METHOD_NOT_ALLOWED: "This address does not take that method.",
 }

@@ -58,7 +58,7 @@ def trial_routes(access: Access, patience: float) -> list[Any]:
         statuses = await thread.run(service.statuses, request.scope["state"]["token"].trial)
         return [_told(each, request) for each in statuses]
 
-    @look("", "How a trial stands")
+    @look("", "The status of a trial")
     async def status(request: Asked, name: Name) -> TrialStatus:
         return _told(await thread.run(service.status, name), request)
 
@@ -71,7 +71,14 @@ def trial_routes(access: Access, patience: float) -> list[Any]:
     async def effects(request: Asked, name: Name) -> Answer:
         return _told(await thread.run(service.effects, name), request)
 
-    @look("/effects/exact", "The effects so far, not rounded; it is noted who asked", 422, 425, scopes=("admin",))
+    @look(
+        "/effects/exact",
+        "The effects so far, not rounded; the server counts such requests",
+        410,
+        422,
+        425,
+        scopes=("admin",),
+    )
     async def exact(name: Name) -> Answer:
         return await thread.run(partial(service.effects, name, exact=True))
 
@@ -81,9 +88,9 @@ def trial_routes(access: Access, patience: float) -> list[Any]:
     async def report(name: Name) -> str:
         return await thread.run(service.report, name)
 
-    same = "The same, not rounded; it is noted who asked"
+    same = "The same, not rounded; the server counts such requests"
 
-    @look("/report/exact", same, 422, 425, scopes=("admin",), media_type=MediaType.HTML)
+    @look("/report/exact", same, 410, 422, 425, scopes=("admin",), media_type=MediaType.HTML)
     async def exact_report(name: Name) -> str:
         return await thread.run(partial(service.report, name, exact=True))
 
@@ -104,7 +111,7 @@ def trial_routes(access: Access, patience: float) -> list[Any]:
     async def outlook(name: Name, records: Records = None, days: Days = None, width: Width = None) -> Ahead:
         return await thread.run(service.outlook, name, records, days, width)
 
-    ended = "End a trial and give its final effects, or who is waited for"
+    ended = "Close a trial; answers with its final effects, or with the devices whose reports are still missing"
 
     @post(
         "/v1/trials/{name:str}/close",

@@ -58,7 +58,10 @@ class Vault:
             return cls(parse_keys(environ[VARIABLE], f"the environment's {VARIABLE}"))
         if key_file is None:
             if folder is None:
-                raise VaultError(f"there is no key to seal with: name a key file, or set {VARIABLE}.")
+                raise VaultError(
+                    "there is no key to encrypt with: create one (`foldaway key FILE`) and name it with --key-file "
+                    f"FILE, or set {VARIABLE}. All servers and commands on one database need the same key."
+                )
             key_file = folder / FILE
             if not key_file.exists():
                 if (folder / "foldaway.db").exists():  # of which a new key would open nothing

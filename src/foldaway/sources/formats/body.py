@@ -6,6 +6,7 @@ tells the rule, or the kind of an unforeseen error, and nothing else.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -200,7 +201,16 @@ def _ndjson(body: bytes | bytearray, wanted: WantedColumns, limits: Limits) -> C
                 count += chunk.records.num_rows + chunk.ragged
             if count > limits.max_records:
                 raise too_large(f"{limits.max_records:,} records")
-    return join(chunks or [decoder(b"")])
+    found = join(chunks or [decoder(b"")])
+    if not found.records.num_rows and body.find(b"\n", 0, len(body) - 1) < 0 and _SEVERAL.search(body) is not None:
+        raise Unreadable(
+            "has several objects in one line; with curl, --data-binary keeps the ends of lines and -d does not"
+        )
+    return found
+
+
+# One object after another.
+_SEVERAL = re.compile(rb"\}\s*\{")
 
 
 def _cuts(body: bytes | bytearray) -> Iterator[list[int]]:

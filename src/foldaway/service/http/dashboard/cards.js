@@ -1,9 +1,9 @@
 // What stands beside the effect: the arms, what is kept, how far a federated trial is.
 
 import { h, named, say } from "./dom.js";
-import { ago, count, moment, several, share } from "./format.js";
-import { MODES } from "./vocabulary.js";
-import { durableThing, ratioState, ratioVerdict } from "./words.js";
+import { ago, count, moment, number, several, share } from "./format.js";
+import { GROWTH, MODES } from "./vocabulary.js";
+import { ratioState, ratioVerdict } from "./words.js";
 
 const VERDICTS = { passes: "good", fails: "bad", open: "soft" };
 
@@ -24,9 +24,11 @@ export function arms(effects, plan) {
   });
   const verdict = ratio
     ? h("p", { class: `verdict ${VERDICTS[ratioState(ratio)]}` }, ratioVerdict(ratio))
-    : h("p", { class: "soft small" },
-      `Counts by arm are shown once every arm has ${several(plan.privacy?.smallest_cell ?? 10, durableThing(plan))}.`);
-  return [h("h2", {}, "Arms and sample ratio"), h("ul", { class: "arms" }, rows), verdict];
+    : h("p", { class: "soft small" }, "Counts by arm are shown together with the first effects.");
+  const rounded = effects?.rounded
+    ? h("p", { class: "soft small" }, "Each count is rounded by itself, so their sum may differ from the records folded.")
+    : "";
+  return [h("h2", {}, "Arms and sample ratio"), h("ul", { class: "arms" }, rows), verdict, rounded];
 }
 
 function shareBar(part, planned) {
@@ -72,7 +74,7 @@ export class Kept {
     this.pending.hidden = !open;
     say(this.waiting, status.pending
       ? `0 records held; fewer than ${several(status.cohort, counted)} pending in tallies until their cohort is full.`
-      : `Nothing pending. The next step is shown when ${several(status.cohort, counted)} have come together.`);
+      : `Nothing pending. New effects are shown once at least ${several(status.cohort, `more ${counted}`)} have come and the trial has grown by ${number(100 * GROWTH)} %.`);
     say(this.leftOut, status.left_out ? `${several(status.left_out, thing)} left out at the close: no cohort came together.` : "");
     // On this machine's own clock from here on, which needs not agree with the server's.
     this.forgotten = status.forgotten === null ? null : performance.now() / 1000 - Math.max(0, now - status.forgotten);

@@ -33,22 +33,28 @@ export class Choice {
     this.selects = {};
     this.element = h("div", { class: "choice" });
     for (const [field, label] of Object.entries(this.fields)) {
-      const select = h("select", { id: `choose-${field}`, onchange: changed });
+      const select = h("select", { id: `choose-${field}`, onchange: () => {
+        if (field === "estimator") this.liked = select.value;
+        this.offer(this.rows, this.labels);
+        changed();
+      } });
       this.selects[field] = select;
       this.element.append(h("div", {}, h("label", { for: select.id }, label), select));
     }
   }
 
-  /** Offer what there is, and keep what was chosen. */
-  offer(rows, labels = {}) {
+  /** Offer what there is, and keep what was chosen; of estimators, those of the outcome: a quantile has no adjusted one. */
+  offer(rows, labels) {
+    [this.rows, this.labels] = [rows, labels];
     for (const [field, select] of Object.entries(this.selects)) {
-      const values = [...new Set(rows.map((row) => row[field]))];
+      const estimator = field === "estimator";
+      const those = estimator ? rows.filter((row) => row.outcome === this.selects.outcome.value) : rows;
+      const values = [...new Set(those.map((row) => row[field]))];
       const offered = [...select.options].map((option) => option.value);
       if (JSON.stringify(values) === JSON.stringify(offered)) continue;
-      const chosen = select.value;
+      const chosen = estimator ? this.liked : select.value;
       select.replaceChildren(...values.map((value) => h("option", { value }, labels[value] ?? value)));
-      const first = field === "estimator" ? leading(rows) : values[0];
-      select.value = values.includes(chosen) ? chosen : first;
+      select.value = values.includes(chosen) ? chosen : estimator ? leading(those) : values[0];
       select.parentElement.hidden = values.length < 2;
     }
   }
@@ -59,6 +65,7 @@ export class Choice {
       const select = this.selects[field];
       if ([...select.options].some((option) => option.value === value)) select.value = value;
     }
+    this.offer(this.rows, this.labels);
   }
 
   get wanted() {

@@ -1,7 +1,7 @@
 // The intervals as they are now, one row for each arm and estimator, on one scale.
 
 import { h, named, s } from "./dom.js";
-import { interval, number, places, reach, signed } from "./format.js";
+import { ends, interval, number, places, reach, signed } from "./format.js";
 import { decimalsOf, rangeOf, scale, ticks } from "./scale.js";
 
 const byArm = { column: "Arm", name: (row) => row.arm, about: (row) => `${row.estimator}, ${row.se_kind}` };
@@ -9,7 +9,7 @@ const byArm = { column: "Arm", name: (row) => row.arm, about: (row) => `${row.es
 /** A table whose middle column is a drawing; what it draws also stands beside it in numbers. */
 export function forest(rows, chosen, caption, { column, name, about } = byArm) {
   const range = rangeOf(rows.flatMap((row) => [row.estimate, row.anytime_ci_lower, row.anytime_ci_upper,
-    ...(row.threshold ? [row.threshold] : []), ...(row.alternative === "within" ? [-row.threshold] : [])]));
+    row.ci_lower, row.ci_upper, ...(row.threshold ? [row.threshold] : []), ...(row.alternative === "within" ? [-row.threshold] : [])]));
   const x = scale(range, [3, 97]);
   const reaches = rows.map((row) => reach(row.estimate, row.ci_lower, row.ci_upper));
   const decimals = places(Math.min(...reaches.filter((each) => each > 0)));
@@ -19,7 +19,7 @@ export function forest(rows, chosen, caption, { column, name, about } = byArm) {
     h("td", { class: "drawn" }, drawn(row, x)),
     h("td", { class: "numbers" },
       h("strong", {}, signed(row.estimate, decimals)),
-      h("span", { class: "soft small" }, interval(row.anytime_ci_lower, row.anytime_ci_upper, decimals)))));
+      h("span", { class: "soft small" }, interval(ends(row).lower, ends(row).upper, decimals)))));
   const marks = ticks(range, 3);
   const foot = s("svg", { class: "scale", "aria-hidden": "true", focusable: "false", width: "100%", height: 20 },
     ...marks.map((mark) => s("text", { class: "tick", x: `${x(mark)}%`, y: 14, "text-anchor": "middle" },

@@ -42,6 +42,13 @@ export function interval(lower, upper, decimals) {
   return upper === null ? `≥ ${number(lower, decimals)}` : `${number(lower, decimals)} to ${number(upper, decimals)}`;
 }
 
+/** The ends of an effect's interval: that which stays valid however often you look, or else that for a single look. */
+export function ends(row) {
+  const anyTime = row.anytime_ci_lower !== null || row.anytime_ci_upper !== null;
+  const [lower, upper] = anyTime ? [row.anytime_ci_lower, row.anytime_ci_upper] : [row.ci_lower, row.ci_upper];
+  return { lower, upper, anyTime, oneLook: !anyTime && (lower !== null || upper !== null) };
+}
+
 export function between(lower, upper, decimals) {
   if (lower === null) return `at ${number(upper, decimals)} or below`;
   if (upper === null) return `at ${number(lower, decimals)} or above`;

@@ -82,7 +82,8 @@ function resultsOf(short) {
 
 function listing(trials, results) {
   const rows = trials.map((trial) => [
-    h("a", { href: `#/trials/${encodeURIComponent(trial.name)}` }, named(trial.name)),
+    [h("a", { href: `#/trials/${encodeURIComponent(trial.name)}` }, named(trial.name)),
+      h("div", { class: "narrow" }, statusPill(trial.status))],
     statusPill(trial.status),
     ...resultsOf(results.get(trial.name)),
     count(trial.records),

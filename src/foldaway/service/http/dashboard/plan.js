@@ -1,7 +1,7 @@
 // The plan on the page: what was asked, in a few lines, and word for word.
 
 import { h, named } from "./dom.js";
-import { share } from "./format.js";
+import { number, share } from "./format.js";
 import { MODES } from "./vocabulary.js";
 
 const LEAST = 10; // records of every arm, where the plan does not say
@@ -23,8 +23,11 @@ const list = (names) => names.flatMap((name, i) => [i ? ", " : "", named(name)])
 /** What people read of an outcome: its label or name, or else what it is made of. */
 function titleOf(outcome) {
   if (typeof outcome === "string") return outcome;
+  if (outcome.quantiles && !outcome.label && !outcome.name) {
+    return `${outcome.column} ${outcome.quantiles.map((each) => `p${number(100 * each)}`).join(", ")}`;
+  }
   const made = outcome.column ?? [outcome.numerator, outcome.denominator].filter(Boolean).join(" / ");
-  return outcome.label || outcome.name || (outcome.kind && outcome.kind !== "ratio" ? `${outcome.kind} of ${made}` : made);
+  return outcome.label || outcome.name || (outcome.kind && !["mean", "ratio"].includes(outcome.kind) ? `${outcome.kind} of ${made}` : made);
 }
 
 /** The card's content. */

@@ -5,7 +5,7 @@ import { arms, federated, Kept } from "./cards.js";
 import { Choice, headline } from "./choice.js";
 import { Course } from "./course.js";
 import { h, named, say, table } from "./dom.js";
-import { chance, count, interval, moment, places, reach, several, signed } from "./format.js";
+import { chance, ends, interval, moment, places, reach, several, signed } from "./format.js";
 import { forest } from "./forest.js";
 import { glance } from "./glance.js";
 import { statusPill } from "./list.js";
@@ -14,7 +14,7 @@ import { atClose, planCard, smallestCell, tooEarly } from "./plan.js";
 import { Poll } from "./poll.js";
 import { segments } from "./segments.js";
 import { ERRORS, ESTIMATORS } from "./vocabulary.js";
-import { ahead, cohortThing, durableThing, explained, figures, heard, reasons, relative, verdict } from "./words.js";
+import { ahead, cohortThing, explained, figures, heard, reasons, relative, verdict } from "./words.js";
 
 const EVERY = 1_500;
 const CLOSED = 30_000;
@@ -36,11 +36,10 @@ class TrialPage {
     this.figures = h("dl", { class: "figures" });
     this.outlook = h("p", { class: "soft small", id: "outlook" });
     this.how = h("p", { class: "soft small how" });
+    this.band = h("p", { class: "soft small legend" });
     this.picture = h("div", { class: "picture" },
       h("h3", { id: "course-title" }, "The effect as records arrive"), this.course.element,
-      h("p", { class: "soft small legend" },
-        "The line is the estimate; the band its interval, which stays valid however often you look. ",
-        "It moves a cohort of records at a time."));
+      this.band);
     this.noCourse = h("p", { class: "soft small", id: "no-course", hidden: true },
       "No course is kept of a trial whose records stay on devices: this is the effect as it stands now.");
     this.now = h("section", { class: "card wide", "aria-labelledby": "verdict" },
@@ -144,11 +143,15 @@ class TrialPage {
       said.measure ? ` (${said.measure})` : "",
       `: ${ESTIMATORS[row.estimator].phrase} (${row.estimator}). `,
       `The standard error is ${row.se_kind}. ${ERRORS[row.se_kind].sentence}`);
+    const { anyTime } = ends(row);
+    say(this.band, `The line is the estimate${anyTime ? "; the band its interval, which stays valid however often you look" : ""}. It moves a cohort of records at a time.`);
     this.drawCourse(row);
     this.forest.replaceChildren(
       h("h2", {}, "Effects on ", named(said.label)), forest(this.alike(row), row, `Effects on ${said.label}`),
       h("p", { class: "soft small legend" },
-        "Thin: the interval that stays valid however often you look. Thick: the narrower one for a single look at the end."));
+        anyTime
+          ? "Thin: the interval that stays valid however often you look. Thick: the narrower one for a single look at the end."
+          : "The interval is for a single look at the end."));
     const parts = segments(found.segments, row, said);
     this.segments.hidden = !parts.length;
     this.segments.replaceChildren(...parts);
@@ -158,14 +161,13 @@ class TrialPage {
 
   /** One line for each outcome; drawn anew only if it says something else, so that no focus is lost. */
   drawGlance(found) {
-    const open = this.status.status === "open";
-    const state = JSON.stringify([found.verdicts, open]);
+    const state = JSON.stringify(found.verdicts);
     if (state === this.glanced) return;
     this.glanced = state;
     const held = this.glance.contains(document.activeElement) ? document.activeElement.textContent : null;
     this.glance.replaceChildren(
       h("h2", {}, "At a glance"),
-      glance(found, open, (outcome, arm) => {
+      glance(found, (outcome, arm) => {
         this.choice.choose(outcome, arm);
         this.choose();
       }),
@@ -193,16 +195,15 @@ class TrialPage {
 
   drawNothingYet() {
     const closed = this.status.status === "closed";
-    const least = smallestCell(this.plan);
+    const thing = this.plan.federated ? "report" : cohortThing(this.plan);
+    const [cohort, least] = [several(this.status.cohort, thing), several(smallestCell(this.plan), thing)];
     say(this.headline, closed ? "Closed before there was an effect to show" : "No effects yet");
-    const durable = several(least, durableThing(this.plan));
-    const pace = ` ${this.plan.federated ? "Reports" : "Records"} become durable ${count(this.status.cohort)} at a time, so that no answer gives one away.`;
     const first = `foldaway send ${this.name} data.parquet --server ${api.server}`;
     this.explained.replaceChildren(closed
-      ? `An arm had fewer than ${durable}.`
+      ? `Fewer than ${cohort} came, or fewer than ${least} of an arm.`
       : atClose(this.plan)
       ? "Devices send their scores when the trial is closed; there are no effects before."
-      : `No effects until every arm has ${durable}.${pace}`);
+      : `Effects need ${cohort}, and ${least} in every arm, so that no answer gives one away.`);
     if (!closed && !this.status.records && !this.plan.federated) {
       this.explained.append(" To send the first, with the trial’s ingest token:", h("code", { class: "command" }, first));
     }

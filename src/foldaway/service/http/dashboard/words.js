@@ -1,14 +1,14 @@
 // What the numbers mean, in sentences.
 
 import { h, named } from "./dom.js";
-import { between, chance, count, interval, number, percent, places, reach, several, signed } from "./format.js";
+import { between, chance, count, ends, interval, number, percent, places, reach, several, signed } from "./format.js";
 import { SUSPICIOUS } from "./vocabulary.js";
 
 const UNDECIDED = "not decided yet";
 const COLOURS = { better: "good", "not worse": "good", alike: "good", worse: "bad", "no verdict": "bad", higher: "", lower: "" };
 
 /** Whether a verdict holds for a single look alone. */
-const oneLook = (said) => said.words.endsWith(", one look");
+const holdsOnce = (said) => said.words.endsWith(", one look");
 
 /** The verdict in a mark of its own; strong only if it holds however often you look. */
 export function badge(said) {
@@ -19,17 +19,18 @@ export function badge(said) {
 export function verdict(row, said) {
   const decimals = reachPlaces(row);
   const [arm, outcome] = [named(row.arm), named(said.label)];
-  const margin = said.margin === null ? "" : number(said.margin);
+  const measure = said.measure ? `\u00a0${said.measure}` : "";
+  const margin = said.margin === null ? "" : number(said.margin) + measure;
   if (row.estimate === null) return ["No effect of ", arm, " on ", outcome, " can be shown yet"];
   if (!row.reliable) return ["No error can be given for ", arm, " on ", outcome];
   if (said.anytime === "no verdict") return ["Do not trust the effect of ", arm, " on ", outcome, " yet"];
   const leads = row.estimator === said.estimator;
   const found = leads ? said.verdict : clear(row);
-  const once = leads && oneLook(said) ? " (one look)" : "";
+  const once = leads && holdsOnce(said) ? " (one look)" : "";
   if (found === "not worse") return [arm, " does not make ", outcome, ` worse by more than ${margin}${once}`];
   if (found === "alike") return [arm, " and ", named(row.control), " differ in ", outcome, ` by no more than ${margin}${once}`];
   if (found !== UNDECIDED) {
-    const by = ` by ${number(Math.abs(row.estimate), decimals)}`;
+    const by = ` by ${number(Math.abs(row.estimate), decimals)}${measure}`;
     const so = ["better", "worse"].includes(found) ? `, which is ${found}` : "";
     return [arm, row.estimate > 0 ? " raises " : " lowers ", outcome, by, so, once];
   }
@@ -48,11 +49,12 @@ function clear(row) {
 export function explained(row, said, confidence) {
   const decimals = reachPlaces(row);
   const sure = `With ${number(100 * confidence)} % confidence the effect lies`;
-  const range = `${sure} ${between(row.anytime_ci_lower, row.anytime_ci_upper, decimals)}, however often you look. `;
+  const { lower, upper, anyTime, oneLook } = ends(row);
+  const range = `${sure} ${between(lower, upper, decimals)}, however often you look. `;
   const once = `If you look only once, it lies ${between(row.ci_lower, row.ci_upper, decimals)}. `;
-  const told = row.anytime_ci_lower === null && row.anytime_ci_upper === null
-    ? [`${row.anytime_why} `]
-    : [range, row.estimator === said.estimator && oneLook(said) ? once : ""];
+  const told = anyTime
+    ? [range, row.estimator === said.estimator && holdsOnce(said) ? once : ""]
+    : [`${row.anytime_why} `, oneLook ? `${sure} ${between(lower, upper, decimals)}, if you look only once. ` : ""];
   const level = ["The level of ", named(row.control), ` is ${number(row.control_level, decimals)}.`];
   return [...told, ...(row.control_level === null ? [] : level)];
 }
@@ -60,10 +62,11 @@ export function explained(row, said, confidence) {
 /** The three numbers that matter, each with its name. */
 export function figures(row) {
   const decimals = reachPlaces(row);
+  const { lower, upper, oneLook } = ends(row);
   const figure = (term, id, text) => h("div", {}, h("dt", {}, term), h("dd", { id }, text));
   return [
     figure("Effect", "estimate", signed(row.estimate, decimals)),
-    figure("Interval, valid at any time", "interval", interval(row.anytime_ci_lower, row.anytime_ci_upper, decimals)),
+    figure(oneLook ? "Interval, one look" : "Interval, valid at any time", "interval", interval(lower, upper, decimals)),
     figure("Relative to control", "relative", relative(row)),
   ];
 }
@@ -80,14 +83,15 @@ export const reasons = (rows) =>
   [...new Set(rows.flatMap((row) => [row.why, row.note, row.anytime_why, row.relative_why]).filter(Boolean))];
 
 export function reachPlaces(row) {
-  const anyTime = reach(row.estimate, row.anytime_ci_lower, row.anytime_ci_upper);
-  return places(Number.isNaN(anyTime) ? reach(row.estimate, row.ci_lower, row.ci_upper) : anyTime);
+  const { lower, upper } = ends(row);
+  return places(reach(row.estimate, lower, upper));
 }
 
 /** The same for who hears the page instead of seeing it. */
 export function heard(row, records) {
   const decimals = reachPlaces(row);
-  const range = row.anytime_ci_lower === null && row.anytime_ci_upper === null ? "" : ` ${between(row.anytime_ci_lower, row.anytime_ci_upper, decimals)},`;
+  const { lower, upper } = ends(row);
+  const range = lower === null && upper === null ? "" : ` ${between(lower, upper, decimals)},`;
   return `${row.outcome}, ${row.arm}: ${number(row.estimate, decimals)},${range} after ${count(records)} records.`;
 }
 
@@ -104,9 +108,6 @@ export function ahead(outlook, row, said) {
 
 /** What a cohort counts. */
 export const cohortThing = (plan) => (plan.federated ? "message" : plan.unit ? "unit" : "record");
-
-/** What an arm needs some of before its effects are told. */
-export const durableThing = (plan) => (plan.federated ? "durable report" : "durable record");
 
 /** Without a p-value the check is open: a unit may have several records, and units cannot be counted. */
 export const ratioState = (ratio) => {
