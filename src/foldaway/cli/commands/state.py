@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -23,11 +22,11 @@ from foldaway.cli.terminal.options import (
     PerDay,
     Save,
     Width,
-    flag,
+    Yes,
     written,
 )
 from foldaway.cli.terminal.printing import place_of_report, print_answer, print_effects, save_report
-from foldaway.cli.terminal.words import tell
+from foldaway.cli.terminal.words import confirm, tell
 from foldaway.errors import SealedError, StateError, TooEarly
 from foldaway.evidence.ledger import head_sentence
 from foldaway.keeping.disk import destroy_file, replace_file
@@ -168,7 +167,7 @@ def seal(
     exact: Annotated[
         bool, typer.Option("--exact", help="Print the effects without rounding; what is stored is rounded.")
     ] = False,
-    yes: Annotated[bool, flag("yes", "Do not ask first. At a terminal, the command asks otherwise.")] = False,
+    yes: Yes = False,
     json: AsJson = False,
 ) -> None:
     """End a trial: keep its effects, destroy tallies and key. This cannot be undone."""
@@ -187,11 +186,9 @@ def seal(
                 )
             if (found_out := audit(trial.plan, trial.tallies)).findings:
                 tell(f"Before the seal: {found_out.verdict()}")
-            if not yes and sys.stdin is not None and sys.stdin.isatty():
+            if not yes:
                 question = "This destroys the tallies and the key, and cannot be undone. Seal?"
-                if not typer.confirm(question, err=True):
-                    tell(f"{state} was not sealed; nothing has changed.")
-                    raise typer.Exit(1)
+                confirm(question, f"{state} was not sealed; nothing has changed.")
             trial.seal(everywhere=False, found=found_out)
             exact_effects = replace(quiet_effects(trial), final=True)
             trial.save(file, positions=positions)
