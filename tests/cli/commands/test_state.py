@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -287,3 +288,10 @@ def test_a_run_writes_a_report_along_with_its_table(folder: Path) -> None:
     refused = foldaway("run", "whole.toml", "trial.parquet", "--report", "whole.toml", folder=folder, code=1)
     assert refused.stderr == "error: whole.toml exists and is not a report; choose another name.\n"
     assert refused.stdout == ""
+
+
+def test_a_report_never_gets_among_the_json_of_a_run(folder: Path) -> None:
+    PLAN.save(folder / "whole.toml")
+    done = foldaway("run", "whole.toml", "trial.parquet", "--report", "-", "--json", folder=folder)
+    assert json.loads(done.stdout)["trial"] == PLAN.name
+    assert (folder / "-").read_text(encoding="utf-8").startswith("<!doctype html>")

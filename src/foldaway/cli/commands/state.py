@@ -146,7 +146,7 @@ def report(
         told: fa.Effects | None = None if exact else tell_from(file, secret)
         trial, positions = open_saved(file, key=secret)
         page = trial.report(positions=positions, told=told)
-    save_report(page, target)
+    print(page) if str(target) == "-" else save_report(page, target)
 
 
 @app.command()

@@ -67,10 +67,7 @@ def place_of_report(output: Path | None, by_default: Path) -> Path:
 
 
 def save_report(page: Report, target: Path) -> None:
-    """Write a report, and say so; or print it."""
-    if str(target) == "-":
-        print(page)
-        return
+    """Write a report, and say so."""
     page.save(target)
     tell(f"Report written to {target} ({target.stat().st_size:,} bytes). Open it in a browser.")
 
