@@ -159,7 +159,7 @@ def close(
 
 def _is_open(status: dict[str, Any]) -> bool:
     """Whether nobody has begun to close a trial."""
-    return ((status.get("federated") or {}).get("stage") or status["status"]) == "open"
+    return bool((status["federated"] or {}).get("stage", status["status"]) == "open")
 
 
 @app.command("certificate")
