@@ -111,8 +111,7 @@ def report(
     """Write what a trial found so far as one HTML page."""
     target = place_of_report(output, Path(f"{name}.html"))
     with connect(server, token, ca, patience=QUESTION) as client:
-        page = Report(client.report(name, exact=exact))
-    print(page) if str(target) == "-" else save_report(page, target)
+        save_report(Report(client.report(name, exact=exact)), target)
 
 
 @app.command("close")
@@ -160,8 +159,7 @@ def close(
 
 def _is_open(status: dict[str, Any]) -> bool:
     """Whether nobody has begun to close a trial."""
-    stage: str = (status.get("federated") or {}).get("stage") or status["status"]
-    return stage == "open"
+    return bool((status["federated"] or {}).get("stage", status["status"]) == "open")
 
 
 @app.command("certificate")
