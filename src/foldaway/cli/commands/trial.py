@@ -111,7 +111,8 @@ def report(
     """Write what a trial found so far as one HTML page."""
     target = place_of_report(output, Path(f"{name}.html"))
     with connect(server, token, ca, patience=QUESTION) as client:
-        save_report(Report(client.report(name, exact=exact)), target)
+        page = Report(client.report(name, exact=exact))
+    print(page) if str(target) == "-" else save_report(page, target)
 
 
 @app.command("close")
