@@ -151,6 +151,13 @@ def test_integers_of_every_length_are_their_decimal_text() -> None:
     assert (hash_identifiers(pa.array(numbers, pa.int64()), KEY) == hash_identifiers(texts, KEY)).all()
 
 
+@pytest.mark.parametrize("most", [9, 10**7 - 1, 10**7], ids=["one digit", "short", "one is longer"])
+def test_blocks_of_short_integers_are_their_decimal_text(most: int) -> None:
+    numbers = [*(number % (most + 1) for number in range(0, 30_000_000, 9_973)), most]
+    texts = pa.array([str(number) for number in numbers])
+    np.testing.assert_array_equal(hash_identifiers(pa.array(numbers), KEY), hash_identifiers(texts, KEY))
+
+
 def test_a_buffer_without_padding() -> None:
     for text in (b"abc", b"abcdefgh", b"abcdefghijk"):
         offsets = pa.py_buffer(np.array([0, len(text)], dtype=np.int32))

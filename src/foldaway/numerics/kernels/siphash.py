@@ -29,7 +29,8 @@ Text = tuple[np.uint64, np.uint64, np.uint64]
 _EIGHT = np.uint64(8)
 _TOP = np.uint64(56)
 
-_E4, _E8 = np.uint64(10**4), np.uint64(10**8)
+_E4, _E7, _E8 = np.uint64(10**4), np.uint64(10**7), np.uint64(10**8)
+_BLOCK = 1024
 _ZEROS = np.uint64(0x3030303030303030)
 _LAST = np.uint64(1) << np.uint64(56)
 _MINUS = np.uint64(ord("-"))
@@ -151,6 +152,25 @@ def _sip_octets(octets: NDArray[np.uint8], bounds: NDArray[Any], start: State, h
 
 @njit
 def _sip_integers(words: Words, signed: bool, start: State, hashes: Words) -> None:
+    for begin in range(0, len(hashes), _BLOCK):
+        end = min(begin + _BLOCK, len(hashes))
+        most = np.uint64(0)
+        for i in range(begin, end):
+            most = max(most, words[i])
+        if most < _E7:
+            # The text is one word with its length, so nothing branches, and LLVM takes several numbers at a time.
+            for i in range(begin, end):
+                digits = _eight_digits(words[i])
+                gone = trailing_zeros(digits | _LAST) >> np.uint64(3)
+                hashes[i] = (digits + _ZEROS) >> (_EIGHT * gone) | (_EIGHT - gone) << _TOP
+            for i in range(begin, end):
+                hashes[i] = _finish(_compress(start, hashes[i]))
+        else:
+            _sip_any_integers(words[begin:end], signed, start, hashes[begin:end])
+
+
+@njit_part
+def _sip_any_integers(words: Words, signed: bool, start: State, hashes: Words) -> None:
     for i in range(len(hashes)):
         negative = signed and (words[i] >> np.uint64(63)) != np.uint64(0)
         magnitude = np.uint64(0) - words[i] if negative else words[i]
