@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -88,13 +89,17 @@ class Faults:
 
 
 class FaultyBatch(RecordError):
-    """A batch refused whole, with its faults and the position of the first faulty record, if one could be read."""
+    """A batch refused whole, with its faults and the position of the first faulty record, if one could be read.
 
-    def __init__(self, faults: Faults, n: int, first: int | None = None) -> None:
+    And whether its plan is fixed, as that of a site is, whose coordinator has it: then no other plan is advised.
+    """
+
+    def __init__(self, faults: Faults, n: int, first: int | None = None, *, fixed: bool = False) -> None:
         self.faults = faults
         self.n = n
         self.first = first
-        super().__init__(self._words())
+        self._fixed = fixed
+        super().__init__(self._words(registered=fixed))
 
     def at_server(self) -> str:
         """The same for a sender: the plan of a registered trial is fixed."""
@@ -110,7 +115,7 @@ class FaultyBatch(RecordError):
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FaultyBatch, (self.faults, self.n, self.first)  # so that it can leave a worker process
+        return partial(FaultyBatch, fixed=self._fixed), (self.faults, self.n, self.first)  # so that it can leave a worker process
 
 
 def none_folded(dropped: Faults, what: str) -> str:
@@ -178,7 +183,7 @@ def _hints(faults: Faults, n: int, *, registered: bool = False) -> list[str]:
         )
         return [spelling] if registered or max(unknown) >= n else [spelling, drop]
     if registered:
-        return ["Repair these records. The plan of a registered trial is fixed; to allow them, register another plan."]
+        return ["Correct or remove these records. The plan of a registered trial is fixed: another needs a new trial."]
     advice = [
         'Repair these records, or set on_fault = "drop" in the plan to leave out and count such records (up to its '
         "drop_limit, 5 % of all records)."
