@@ -115,7 +115,11 @@ class FaultyBatch(RecordError):
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(FaultyBatch, fixed=self._fixed), (self.faults, self.n, self.first)  # so that it can leave a worker process
+        return partial(FaultyBatch, fixed=self._fixed), (
+            self.faults,
+            self.n,
+            self.first,
+        )  # so that it can leave a worker process
 
 
 def none_folded(dropped: Faults, what: str) -> str:

@@ -145,7 +145,11 @@ def test_what_came_after_the_last_answer_and_makes_no_cohort_is_left_out_and_sai
     service.devices.receive(plan.name, "reports", [device.message("reports") for device in devices[8:]])
     answer = service.close(plan.name)
     assert (answer.records, answer.left_out) == (shown.records, 2) == (2**8 - 1, 2)
-    assert fa.Effects.from_json(bytes(answer.effects)).counts == fa.Effects.from_json(bytes(shown.effects)).counts
+    final, before = (fa.Effects.from_json(bytes(each.effects)) for each in (answer, shown))
+    assert final.counts == before.counts
+    assert final.notes[:-1] == before.notes
+    assert "Left out at the close: about 2 reports, which came after the effects were last shown" in final.notes[-1]
+    assert "about 2 reports" in service.report(plan.name)
     assert (service.status(plan.name).records, service.status(plan.name).left_out) == (2**8 - 1, 2)
 
 
