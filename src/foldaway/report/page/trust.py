@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from foldaway.effects import Effects
-from foldaway.effects.numbers import p_text, percent_text, signed, typeset
+from foldaway.effects.numbers import p_relation, percent_text, signed, typeset
 from foldaway.inference.balance import CUSTOMARY, Balance, Verdict
 from foldaway.inference.loss import Loss
 from foldaway.inference.sample_ratio import SUSPICIOUS, SampleRatio
@@ -95,7 +95,7 @@ def _ratio_statistics(ratio: SampleRatio) -> str:
     }.get(ratio.counted, "")
     return (
         f"{name}: {typeset(number(ratio.statistic))} with {freedom} degree{'s' * (freedom > 1)} of freedom, p "
-        f"{_equals(p_text(ratio.p_value))}. The check fails below {SUSPICIOUS}, which happens in one sound trial "
+        f"{p_relation(ratio.p_value)}. The check fails below {SUSPICIOUS}, which happens in one sound trial "
         f"in a thousand. The test counts {ratio.counted}{since}."
     )
 
@@ -112,7 +112,7 @@ def missing_check(loss: Loss) -> Check:
     }[loss.state]
     if not any(loss.lost.values()):
         sentence = "No record is without it."
-    tested = "" if loss.p_value is None else f"Test between the arms: p {_equals(p_text(loss.p_value))}. "
+    tested = "" if loss.p_value is None else f"Test between the arms: p {p_relation(loss.p_value)}. "
     by = "errors are clustered by groups of units" if loss.test == "groups" else "records are assumed to be independent"
     more = html(
         table("Records without it, by arm", ["arm", "records", "without it", "share"], rows),
@@ -281,10 +281,6 @@ def _difference(each: Balance) -> str:
     if math.isinf(each.difference):
         return "∞" if each.difference > 0 else "−∞"
     return typeset(signed(number(each.difference, places=3)))
-
-
-def _equals(p: str) -> str:
-    return typeset(p.replace("<", "< ")) if p.startswith("<") else f"= {typeset(p)}"
 
 
 def _share(part: int, whole: int) -> str:
