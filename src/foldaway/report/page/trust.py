@@ -76,13 +76,24 @@ def sample_ratio_check(effects: Effects) -> Check:
             "is counted in which arm: assignment, logging, or records that were lost in one arm. ",
             tag("strong", "Find out why before you trust any effect."),
         )
-    statistics = details("The statistics", tag("p", _ratio_statistics(ratio)))
+    statistics = details(
+        "The statistics", tag("p", _ratio_statistics(ratio, by_stratum=effects.plan.strata is not None))
+    )
     return Check("Did the arms get their share?", state, sentence, html(counts, statistics))
 
 
-def _ratio_statistics(ratio: SampleRatio) -> str:
+def _ratio_statistics(ratio: SampleRatio, *, by_stratum: bool) -> str:
     if ratio.statistic is None or ratio.p_value is None:
         return "There is no test, because this plan does not show which records belong to the same unit."
+    fails = f"The check fails below {SUSPICIOUS}, which happens in one sound trial in a thousand."
+    if by_stratum and ratio.test == "pearson":
+        return (
+            f"Two tests compare the {ratio.counted} of each stratum with the stratum's own probabilities. One adds up "
+            "over all strata how far each arm is from its expected count; the other adds up Pearson's chi-square of "
+            "each stratum in which every arm expects ten or more. The smaller p-value counts, and where both tests were "
+            f"possible it is doubled (Bonferroni's correction): p {p_relation(ratio.p_value)}, from a chi-square of "
+            f"{typeset(number(ratio.statistic))}. {fails}"
+        )
     freedom = len(ratio.observed) - 1
     name = "Pearson's chi-square"
     if ratio.test == "bootstrap":
@@ -95,8 +106,7 @@ def _ratio_statistics(ratio: SampleRatio) -> str:
     }.get(ratio.counted, "")
     return (
         f"{name}: {typeset(number(ratio.statistic))} with {freedom} degree{'s' * (freedom > 1)} of freedom, p "
-        f"{p_relation(ratio.p_value)}. The check fails below {SUSPICIOUS}, which happens in one sound trial "
-        f"in a thousand. The test counts {ratio.counted}{since}."
+        f"{p_relation(ratio.p_value)}. {fails} The test counts {ratio.counted}{since}."
     )
 
 
