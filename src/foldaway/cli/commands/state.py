@@ -162,6 +162,11 @@ def seal(
     with locked(file, StateError(f"another program is using {state}; wait until it has finished.")):
         if is_encrypted(file):
             trial, positions = open_saved(file, key=read_key(key))
+            if trial.plan.release is not None:
+                raise TooEarly(
+                    f"{state} was not sealed, because its plan publishes effects once, with noise (`release`). Use "
+                    f"`foldaway release {state}`, which also destroys the exact tallies and the key."
+                )
             if trial.chronicle.final_effects(trial.tallies, trial.dropped) is None and not exact:
                 raise TooEarly(
                     f"{state} was not sealed, because too few units have come for effects that others may see. Use "
