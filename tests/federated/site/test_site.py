@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from base64 import b64decode
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from commands import foldaway
 from devices import Hosted, assert_as_kept_rows, devices_for, groups_of, report_all
 from foldaway.errors import PlanError, RecordError, ServerError, SourceError, StateError
 from foldaway.federated.link import HttpLink
-from foldaway.federated.messages import SiteSums, encoded, new_number, packed
+from foldaway.federated.messages import Enrolment, SiteSums, encoded, new_number, packed
 from foldaway.federated.modes import site_mode_of
 from foldaway.federated.modes.share import units_of
 from foldaway.federated.modes.sums import site_groups
@@ -345,7 +346,12 @@ def test_the_command_sends_and_says_what_it_sent(mode: str, server: Served, tmp_
     assert "--folder" in run(files[1], code=1).stderr
     refused = run(tmp_path / "nowhere.parquet", code=1)
     assert refused.stderr.startswith("error: ")
-    trial.close(deadline=0)
+    # One more joins and never reports: the close waits for it, and says so even where no bar is drawn.
+    trial.link.post("enrolments", encoded(Enrolment(new_number(), plan.control)))
+    env = {"FOLDAWAY_TOKEN": server.admin, "FOLDAWAY_SERVER": server.url}
+    closed = foldaway("trial", "close", plan.name, "--deadline", "0.5", "--share", "1", env=env)
+    assert re.search(r"Waiting until [-0-9]+ [:+0-9]+, or until 100 % of the devices have reported\.", closed.stderr)
+    assert "these effects are final" in closed.stdout
     assert_as_kept_rows(trial.effects(), kept, rows)
 
 
