@@ -174,6 +174,7 @@ def test_the_command_line_releases_once_and_nobody_can_open_what_was_exact(tmp_p
     assert "was not sealed" in (refused := foldaway("seal", state, env=home, code=1).stderr)
     assert "`foldaway release" in " ".join(refused.split())
     first, second = (foldaway("release", state, "--json", env=home) for _ in range(2))
+    assert "std.err." in foldaway("release", state, "--all", env=home).stdout
     foldaway("certificate", state, env=home)
     verified = " ".join(foldaway("verify", f"{state}.certificate.json", env=home).stdout.split())
     assert "to the close, the keys included" in verified  # a release needs no audit

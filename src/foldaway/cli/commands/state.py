@@ -152,6 +152,7 @@ def seal(
         bool, typer.Option("--exact", help="Print the effects without rounding; what is stored is rounded.")
     ] = False,
     json: AsJson = False,
+    everything: AllEffects = False,
 ) -> None:
     """End a trial: keep its effects, destroy tallies and key. This cannot be undone."""
     from foldaway.auditing.audit import audit
@@ -185,11 +186,11 @@ def seal(
         tell(f"{state} is sealed: its tallies and its key are destroyed.")
     tell(head)
     found = exact_effects if exact and exact_effects is not None else fa.saved_effects(file)
-    print(found.to_json() if json else found)
+    print(found.to_json() if json else found.to_string(all=everything))
 
 
 @app.command()
-def release(state: State, key: KeyOfState = None, json: AsJson = False) -> None:
+def release(state: State, key: KeyOfState = None, json: AsJson = False, everything: AllEffects = False) -> None:
     """Publish a trial's effects once, with noise. This destroys the exact tallies.
 
     The plan says how much noise. Safe to repeat: the file then holds the release, and gives the same effects again.
@@ -209,7 +210,7 @@ def release(state: State, key: KeyOfState = None, json: AsJson = False) -> None:
     found = fa.saved_effects(file)
     if found.plan.release is None:
         raise SealedError(f"{state} is sealed, and its plan has no `release`, so its effects have no noise.")
-    print(found.to_json() if json else found)
+    print(found.to_json() if json else found.to_string(all=everything))
 
 
 def existing(state: Path) -> Path:
