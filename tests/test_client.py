@@ -178,6 +178,17 @@ def test_errors_are_sentences(steady: Served) -> None:
         admin.status("unknown")
 
 
+def test_a_token_from_a_file_may_end_in_a_line_break_and_one_that_cannot_be_sent_is_refused_at_once(
+    steady: Served,
+) -> None:
+    with Client(steady.url, f" {steady.admin}\n") as client:
+        client.trials()
+    for token, fault in (("secret\nsecond", "a line break"), ("secret\tsecond", "a blank"), (" \n", "is empty")):
+        with pytest.raises(ServerError, match=f"the token .*{fault}") as refused:
+            Client(steady.url, token)
+        assert "secret" not in str(refused.value)
+
+
 def test_a_life_through_the_client(steady: Served) -> None:
     plan = 'name = "life"\narm = "group"\noutcomes = ["y"]\nprivacy = {cohort = 10}\narms = {a = 0.5, b = 0.5}\n'
     with Client(steady.url, steady.admin) as client:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 
 import foldaway as fa
 from commands import foldaway
+from foldaway.report.page.plan_summary import summary
 from foldaway.tallies import Grouped
+from foldaway.tallies.release import noise_scale
 from plans import SMALL
 
 KEY = bytes(16)
@@ -148,6 +151,14 @@ def test_only_a_plan_with_a_release_has_one() -> None:
         fa.Trial(plan_of(), key=KEY).release()
 
 
+def test_a_plan_can_be_checked_where_what_draws_the_noise_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opendp.prelude", None)
+    noise_scale.cache_clear()
+    said = " ".join(summary(plan_of()).split())
+    assert "told is a valid plan" in said
+    assert "How many records an arm needs is not known here, because opendp is not installed" in said
+
+
 def test_the_command_line_releases_once_and_nobody_can_open_what_was_exact(tmp_path: Path) -> None:
     plan, state, data = tmp_path / "plan.toml", tmp_path / "state", tmp_path / "rows.csv"
     plan_of().save(plan)
@@ -159,9 +170,14 @@ def test_the_command_line_releases_once_and_nobody_can_open_what_was_exact(tmp_p
     assert "more than 2,048 records" in run.stderr
     copy = tmp_path / "exact"
     shutil.copy(state, copy)
-    first, second = (
-        foldaway("release", state, "--json", env={"XDG_STATE_HOME": str(tmp_path / "home")}) for _ in range(2)
-    )
+    home = {"XDG_STATE_HOME": str(tmp_path / "home")}
+    assert "was not sealed" in (refused := foldaway("seal", state, env=home, code=1).stderr)
+    assert "`foldaway release" in " ".join(refused.split())
+    first, second = (foldaway("release", state, "--json", env=home) for _ in range(2))
+    assert "std.err." in foldaway("release", state, "--all", env=home).stdout
+    foldaway("certificate", state, env=home)
+    verified = " ".join(foldaway("verify", f"{state}.certificate.json", env=home).stdout.split())
+    assert "to the close, the keys included" in verified  # a release needs no audit
     assert '"epsilon":1.0' in first.stdout
     assert first.stdout == second.stdout
     with pytest.raises(fa.StateError, match="encrypted under a key"):

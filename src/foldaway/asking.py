@@ -39,7 +39,7 @@ class Asking:
         told: Called with what is wrong, once for every request that has to be repeated for more than a moment.
 
     Raises:
-        ServerError: The address, or the file, cannot be used.
+        ServerError: The address, the token, or the file cannot be used.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Asking:
         look: Callable[[Mapping[str, str]], None] | None = None,
         told: Callable[[ServerError], None] | None = None,
     ) -> None:
-        url, headers = url.rstrip("/"), {"Authorization": f"Bearer {token}"}
+        url, headers = url.rstrip("/"), {"Authorization": f"Bearer {_usable(token)}"}
         if not url.startswith(("http://", "https://")):
             raise ServerError("a server's address begins with http:// or https://.")
         # Where nothing is encrypted there is nobody to trust; to load whom one trusts takes longer than a request.
@@ -136,6 +136,15 @@ class Asking:
         return ServerError(
             f"{server} cannot be reached ({type(error).__name__}): is it running, and is that its address?"
         )
+
+
+def _usable(token: str) -> str:
+    """The token without white space around it, as the lines of a file have it. What is wrong is said without it."""
+    token = token.strip()
+    fault = "contains a line break" if len(token.splitlines()) > 1 else "contains a blank or an invisible character"
+    if token and token.isprintable() and " " not in token:
+        return token
+    raise ServerError(f"the token {fault if token else 'is empty'}: give one token and nothing else.")
 
 
 def _problem(response: httpx.Response) -> ServerError:

@@ -299,7 +299,9 @@ def test_the_snippet_of_the_documentation(server: Served, tmp_path: Path, monkey
         privacy=fa.Privacy(cohort=1),
     )
     trial = Hosted(server, plan)
-    monkeypatch.setenv("FOLDAWAY_TOKEN", trial.token)
+    with pytest.raises(ServerError, match="Devices and sites need the trial's ingest token"):
+        Device(trial.address, folder=tmp_path / "home", token="fa_nobody")
+    monkeypatch.setenv("FOLDAWAY_TOKEN", f"{trial.token}\n")  # as from a file
     device = Device(trial.address, folder=tmp_path / "home")
     assert device.arm in plan.arms
     device.record({"revenue": 12.5, "revenue_before": 3.0})

@@ -77,6 +77,7 @@ def test_devices_that_never_sent_anything_change_no_error_and_are_told_in_round_
         assert 15 < known(row.df) <= 39
     told = " ".join(haunted.effects.notes)
     assert "60 enrolled, 40 with records in the effects, 40 replied (a 20 of 20, b 20 of 20)." in told
+    assert "Each of these counts is rounded" in told
     assert (
         "Not in the effects: 20 enrolled devices, which sent no moments before the close, or whose moments waited"
         in told
@@ -103,5 +104,6 @@ def test_the_errors_are_scaled_from_the_replied_to_those_in_the_coefficients(
     assert row.df == pytest.approx(welch_degrees(parts, [15, 15]))  # the error is known from those that replied
     told = " ".join(run.effects.notes)
     assert "49 enrolled, 40 with records in the effects, 30 replied" in told
+    assert "rounded" not in told
     assert "Not in the effects: 9 enrolled devices" in told
     assert "10 missing replies" in told

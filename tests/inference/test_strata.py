@@ -165,6 +165,10 @@ def test_the_difference_within_strata_leads() -> None:
     trial.fold({"arm": np.where(treated, "b", "a"), "site": site, "x": x, "y": y})
     [said] = trial.effects().verdicts()
     assert said.estimator == "difference"
+    page = " ".join(trial.report().html.split())
+    for words in ("each stratum weighted by its size", "doubled (Bonferroni", "the strata of ", "leeds</bdi> ("):
+        assert words in page
+    assert "plain difference" not in page
 
 
 @pytest.mark.parametrize("more", [{}, {"unit": "u"}, {"keep": "moments"}], ids=["records", "units", "moments"])

@@ -191,7 +191,7 @@ FEDERATED_CASES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a release with sites": (
         {"federated": "sums", "covariates": [], "unit": "u", "release": 1.0, "bounds": {"y": [0, 1]}},
-        "`release` limits the records of each device",
+        "which a site cannot do for its units: leave out `release`",
     ),
     "moments of sums": ({"federated": "sums", "covariates": [], "keep": "moments"}, "keeps sums: leave out `keep`"),
     "errors of sums": (

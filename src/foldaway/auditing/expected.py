@@ -40,8 +40,17 @@ def expected(plan: Plan, units: int) -> Iterator[str]:
 
 
 def _in_groups(plan: Plan, arms: list[float]) -> Iterator[str]:
-    alone = sum(n * np.exp(-n / plan.groups) for n in arms)
-    yield f"{_people(alone)} would be the only one of a group and arm."
+    alone = f"{_people(sum(n * np.exp(-n / plan.groups) for n in arms))} would be the only one of a group and arm."
+    if plan.federated is not None and plan.unit is not None:
+        least = many(plan.privacy.smallest_cell, "unit")
+        yield (
+            f"At sites, nobody would be the only one of a group and arm: a site adds groups together until each has at "
+            f"least {least} of an arm (`smallest_cell`). A rare outcome, such as a purchase, may still be that of one "
+            "of these."
+        )
+        yield f"Devices draw their groups one by one. If all of these units were devices: {alone[0].lower()}{alone[1:]}"
+        return
+    yield alone
     sole = ", ".join(f"{_sole(arms, plan.groups, share):,.0f} at {100 * share:g} %" for share in SHARES)
     yield (
         "A rare outcome, such as a purchase, singles out those who are likely the only ones in their group and arm to "

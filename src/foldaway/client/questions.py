@@ -81,7 +81,8 @@ class Questions:
                 is not ``final``, and the same call again, without a deadline, says how far it is.
             share: The share of the devices whose reports are enough.
             without_effects: Close it even if it ends without effects, which is refused otherwise.
-            exact: Answer with exact effects; those that are stored and shown to others are rounded.
+            exact: Answer with exact effects; those that are stored and shown to others are rounded. Refused if this
+                call would not end the trial, but begin to wait for devices.
         """
         flags = {"without_effects": without_effects or None, "exact": exact or None}
         wanted = _said(deadline=deadline, share=share, **flags)

@@ -60,13 +60,13 @@ def p_text(p: float | None) -> str:
 
 
 def p_relation(p: float) -> str:
-    """A p-value after the letter p, in a sentence.
+    """A p-value after the letter p, in a sentence; one that was rounded to one digit has no more.
 
     Example:
-        >>> p_relation(0.0312), p_relation(1e-9)
-        ('= 0.031', 'below 0.001')
+        >>> p_relation(0.0312), p_relation(1e-9), p_relation(0.5)
+        ('= 0.031', 'below 0.001', '= 0.5')
     """
-    text = p_text(p)
+    text = f"{p:g}" if float(f"{p:.0e}") == p >= 0.001 else p_text(p)
     return text.replace("<", "below ") if "<" in text else f"= {text}"
 
 

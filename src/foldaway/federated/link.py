@@ -74,7 +74,8 @@ class HttpLink:
 
     def plan(self, *, patience: float | None = None) -> Plan:
         """The plan of the trial."""
-        answer = self._asking.ask("GET", "/plan", **_waiting(patience))
+        with instead_of(ServerError, _wrong_token):
+            answer = self._asking.ask("GET", "/plan", **_waiting(patience))
         # What it holds is not repeated: it may be anybody's page.
         fault = "the answer is not a trial's plan; is the address right, and does nobody answer in between?"
         with instead_of((PlanError, UnicodeDecodeError), ServerError(fault)):
@@ -115,6 +116,17 @@ def _waiting(patience: float | None) -> dict[str, float]:
     return {} if patience is None else {"patience": patience, "timeout": max(patience, 1.0)}
 
 
+def _wrong_token(refused: ServerError) -> ServerError | None:
+    """In place of a refusal that names all tokens which may read a plan, the one that devices and sites need."""
+    if refused.status not in (401, 403):
+        return None
+    return ServerError(
+        "the coordinator rejects this token. Devices and sites need the trial's ingest token, which foldaway trial "
+        "create has shown; foldaway token issue ingest NAME issues another.",
+        refused.status,
+    )
+
+
 def trial_address(address: str, name: str | None = None) -> tuple[str, str]:
     """A trial's full address and its name, from a trial's address, or from a server's and the trial's name.
 
@@ -129,6 +141,9 @@ def trial_address(address: str, name: str | None = None) -> tuple[str, str]:
         if name is not None and parts[2] != name:
             raise ServerError(f"the address is that of the trial {parts[2]}, and the plan is that of {name}.")
         return f"{parts[1]}/v1/trials/{parts[2]}", parts[2]
-    if name is None or not address.startswith(("http://", "https://")):
+    if name is None:
         raise ServerError("a trial's address has the form https://host/v1/trials/NAME.")
+    if not address.startswith(("http://", "https://")):
+        # Without what stands before an @, which may be a password.
+        raise ServerError(f"a server's address begins with http:// or https://: write http://{address.split('@')[-1]}.")
     return f"{address.rstrip('/')}/v1/trials/{name}", name

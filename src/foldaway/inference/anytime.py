@@ -39,8 +39,8 @@ LEAST_GROUPS_ANYTIME = 16
 """Non-empty groups that each arm needs."""
 
 UNKNOWN_EVIDENCE = (
-    "an any-time interval waits until enough records carry the outcome, and whether they do cannot be told from "
-    "sums of whole devices."
+    "there is no any-time interval in a federated trial with sums: it needs the squares of single records, and devices "
+    "and sites send only sums."
 )
 
 # How exactly people are told what the interval waits for: not so that cases could be counted.

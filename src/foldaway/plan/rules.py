@@ -160,7 +160,10 @@ def _federated_faults(plan: Analysis) -> Iterator[str]:
             "`complete_units`; a device is a unit by itself."
         )
     if plan.unit is not None and plan.release is not None:
-        yield "`release` limits the records of each device, which a site cannot do for its units: leave out `unit`."
+        yield (
+            "`release` limits the records of each device, which a site cannot do for its units: leave out `release`; "
+            "or, if no site takes part, leave out `unit`."
+        )
     if plan.federated.leverage is not None:
         yield from ERRORS[plan.federated.leverage].faults(plan)
 

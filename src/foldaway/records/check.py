@@ -61,7 +61,7 @@ def check(
     faults = checked.faults(ragged + others)
     if faults and plan.on_fault == "refuse":
         first = int(checked.faulty.argmax()) if checked.faulty.any() else None
-        raise FaultyBatch(faults, n + ragged + others, first)
+        raise FaultyBatch(faults, n + ragged + others, first, fixed=plan.federated is not None)
     return checked.batch(key), faults
 
 

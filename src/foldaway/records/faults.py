@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -89,13 +90,17 @@ class Faults:
 
 
 class FaultyBatch(RecordError):
-    """A batch refused whole, with its faults and the position of the first faulty record, if one could be read."""
+    """A batch refused whole, with its faults and the position of the first faulty record, if one could be read.
 
-    def __init__(self, faults: Faults, n: int, first: int | None = None) -> None:
+    And whether its plan is fixed, as that of a site is, whose coordinator has it: then no other plan is advised.
+    """
+
+    def __init__(self, faults: Faults, n: int, first: int | None = None, *, fixed: bool = False) -> None:
         self.faults = faults
         self.n = n
         self.first = first
-        super().__init__(self._words())
+        self._fixed = fixed
+        super().__init__(self._words(registered=fixed))
 
     def at_server(self) -> str:
         """The same for a sender: the plan of a registered trial is fixed."""
@@ -111,7 +116,11 @@ class FaultyBatch(RecordError):
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FaultyBatch, (self.faults, self.n, self.first)  # so that it can leave a worker process
+        return partial(FaultyBatch, fixed=self._fixed), (
+            self.faults,
+            self.n,
+            self.first,
+        )  # so that it can leave a worker process
 
 
 def none_folded(dropped: Faults, what: str) -> str:
@@ -186,7 +195,7 @@ def _hints(faults: Faults, n: int, *, registered: bool = False) -> list[str]:
     if registered:
         return [
             *absent,
-            "Repair these records. The plan of a registered trial is fixed; to allow them, register another plan.",
+            "Correct or remove these records. The plan of a registered trial is fixed: another needs a new trial.",
         ]
     advice = [*absent, f"Repair these records; or, to leave out and count such records, {setting}."]
     for column in [column for column, counts in faults.by_column().items() if "null" in counts][:1]:

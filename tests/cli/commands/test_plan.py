@@ -246,11 +246,11 @@ def test_plan_check_says_what_the_plan_does(tmp_path: Path) -> None:
     assert answer["fingerprint"] == PLAN.fingerprint
 
 
-def checked(folder: Path, **settings: Any) -> str:
+def checked(folder: Path, *more: str, **settings: Any) -> str:
     """What is said of a plan, in one line."""
     few: dict[str, Any] = {"arm": "variant", "arms": {"control": 0.5, "treatment": 0.5}, "outcomes": ["revenue"]}
     fa.Plan(name="devices", **{**few, **in_parts(settings)}).save(folder / "devices.toml")
-    said = foldaway("plan", "check", folder / "devices.toml").stdout
+    said = foldaway("plan", "check", folder / "devices.toml", *more).stdout
     assert max(map(len, said.splitlines())) <= 80
     return " ".join(said.split())
 
@@ -285,6 +285,13 @@ def test_plan_check_says_by_how_much_a_state_grows_with_a_level_that_the_plan_do
         sizes.append(len(trial.dumps()))
     assert (sizes[1] - sizes[0]) / 5 == pytest.approx(8 * int(grows[1]), rel=0.05)
     assert "It grows" not in checked(tmp_path, unit="user", segments=["tier"], levels={"tier": ["a", "b"]})
+
+
+def test_plan_check_knows_that_nobody_leaves_a_site_alone_in_a_group(tmp_path: Path) -> None:
+    said = checked(tmp_path, "--expect", "370", unit="u", federated="sums", cohort=20, smallest_cell=5)
+    assert "At sites, nobody would be the only one of a group and arm" in said
+    assert "If all of these units were devices: about 87 people" in said
+    assert "each of its units counts as one message" in said
 
 
 def test_plan_check_says_what_devices_send_and_keep(tmp_path: Path) -> None:

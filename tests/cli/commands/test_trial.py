@@ -53,6 +53,7 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     page = foldaway("trial", "report", "life", "-o", folder / "life.html", env=as_read)
     assert "Report written to" in page.stderr
     assert (folder / "life.html").read_text().startswith("<!doctype html>")
+    assert "<code>foldaway trial certificate</code>" in (folder / "life.html").read_text()
     assert 'id="proven"' in (folder / "life.html").read_text()  # the ledger, which only the server has
     assert "<!doctype html>" in foldaway("trial", "report", "life", "-o", "-", "--exact", env=admin(server)).stdout
     whole = fa.Trial(fa.Plan.load(plan))
@@ -74,6 +75,7 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     assert "cannot be undone. Close life? [y/N]" in asked.stderr
     assert "life was not closed; nothing has changed." in asked.stderr
     closed = at_terminal("trial", "close", "life", "--yes", typed=b"", env=admin(server)).stdout
+    assert "std.err." in foldaway("trial", "close", "life", "--all", env=admin(server)).stdout
     assert "\nrevenue  " in closed
     assert closed.startswith("life is closed; these effects are final.\n\nlife: 3,000 records")
     assert foldaway("trial", "close", "life", env=admin(server)).stdout == closed

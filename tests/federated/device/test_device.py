@@ -96,7 +96,7 @@ def test_a_plan_whose_records_do_not_stay_on_devices_is_refused(tmp_path: Path) 
     [
         ({}, "server="),
         ({"server": "http://127.0.0.1:1"}, "FOLDAWAY_TOKEN"),
-        ({"server": "127.0.0.1:1", "token": "fa_x"}, "https://host/v1/trials/NAME"),
+        ({"server": "127.0.0.1:1", "token": "fa_x"}, "write http://127.0.0.1:1"),
         ({"server": "http://127.0.0.1:1/v1/trials/another", "token": "fa_x"}, "another"),
     ],
 )

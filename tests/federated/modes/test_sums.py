@@ -114,7 +114,7 @@ def test_what_sums_of_devices_cannot_tell_is_said() -> None:
         assert row.reliable
         assert (row.anytime_ci_lower, row.anytime_ci_upper, row.anytime_p_value) == (None, None, None)
         assert row.anytime_why is not None
-        assert "sums of whole devices" in row.anytime_why
+        assert "squares of single records" in row.anytime_why
 
 
 def test_the_sample_ratio_is_that_of_devices() -> None:

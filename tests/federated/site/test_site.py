@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from base64 import b64decode
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from commands import foldaway
 from devices import Hosted, assert_as_kept_rows, devices_for, groups_of, report_all
 from foldaway.errors import PlanError, RecordError, ServerError, SourceError, StateError
 from foldaway.federated.link import HttpLink
-from foldaway.federated.messages import SiteSums, encoded, new_number, packed
+from foldaway.federated.messages import Enrolment, SiteSums, encoded, new_number, packed
 from foldaway.federated.modes import site_mode_of
 from foldaway.federated.modes.share import units_of
 from foldaway.federated.modes.sums import site_groups
@@ -218,6 +219,11 @@ def test_fewer_units_than_a_cohort_stay_where_they_are(mode: str, tmp_path: Path
     few.to_parquet(tmp_path / "few.parquet")
     with pytest.raises(RecordError, match=r"in the arm .*stay here"):
         fold_site(plan, [str(tmp_path / "few.parquet")], tmp_path)
+    # A record without its outcome: what to do is what a plan that the coordinator has allows.
+    rows.assign(**{plan.measured[0]: None}).to_parquet(tmp_path / "empty.parquet")
+    with pytest.raises(RecordError, match="Correct or remove these records") as refused:
+        fold_site(plan, [str(tmp_path / "empty.parquet")], tmp_path)
+    assert not any(word in str(refused.value) for word in ("on_fault", "missing ="))
 
 
 def test_a_plan_for_devices_alone_is_refused(tmp_path: Path) -> None:
@@ -287,7 +293,7 @@ def test_a_site_sends_nothing_to_a_coordinator_with_another_plan(server: Served,
     _, plan, rows = site_plan("other-plan")
     trial = Hosted(server, site_plan("other-plan", cohort=11)[1])
     (file,) = site_files(rows, tmp_path, 1)
-    with pytest.raises(ServerError, match="under another plan"):
+    with pytest.raises(ServerError, match=r"under another plan.*new trial"):
         sent(plan, file, trial)
     assert sum(trial.status()["enrolled"].values()) == 0
     assert not (tmp_path / "site-0.parquet-folder").exists()  # so that it may be sent when the plans agree
@@ -340,7 +346,12 @@ def test_the_command_sends_and_says_what_it_sent(mode: str, server: Served, tmp_
     assert "--folder" in run(files[1], code=1).stderr
     refused = run(tmp_path / "nowhere.parquet", code=1)
     assert refused.stderr.startswith("error: ")
-    trial.close(deadline=0)
+    # One more joins and never reports: the close waits for it, and says so even where no bar is drawn.
+    trial.link.post("enrolments", encoded(Enrolment(new_number(), plan.control)))
+    env = {"FOLDAWAY_TOKEN": server.admin, "FOLDAWAY_SERVER": server.url}
+    closed = foldaway("trial", "close", plan.name, "--deadline", "0.5", "--share", "1", env=env)
+    assert re.search(r"Waiting until [-0-9]+ [:+0-9]+, or until 100 % of the devices have reported\.", closed.stderr)
+    assert "these effects are final" in closed.stdout
     assert_as_kept_rows(trial.effects(), kept, rows)
 
 

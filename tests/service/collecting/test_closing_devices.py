@@ -47,6 +47,29 @@ def test_the_deadline_ends_it_without_anybody_asking(service: Service) -> None:
     assert sum(status.federated.missing.values()) == 1
 
 
+@pytest.mark.parametrize("mode", ["one-message", "delta", "scores"])
+def test_whoever_ends_it_may_have_exact_effects_once(service: Service, mode: str) -> None:
+    """A request that would begin to wait is refused, or the exact effects would be lost when the deadline comes."""
+    plan, devices = begun(service, mode, count=9, cohort=3, smallest_cell=2)
+    kind: Any = "moments" if mode == "scores" else "reports"
+    service.devices.receive(plan.name, kind, [device.message(kind) for device in devices[:8]])
+    for waits in ({"deadline": 1000.0}, {} if mode == "scores" else {"share": 1.0}):
+        with pytest.raises(IngestError, match=r"nothing was changed.*only the command that ends it.*--deadline 0"):
+            service.close(plan.name, CloseRequest(exact=True, **waits))  # type: ignore[arg-type]
+    assert service.devices.look(plan).stage == "open"
+    if mode == "scores":
+        assert not service.close(plan.name).final
+        service.devices.receive(plan.name, "reports", replies_of(service, plan, devices[:7]))
+        with pytest.raises(IngestError, match="nothing was changed"):
+            service.close(plan.name, CloseRequest(exact=True))
+    answer = service.close(plan.name, CloseRequest(exact=True, deadline=0.0))
+    exact, told = (fa.Effects.from_json(bytes(each.effects)) for each in (answer, service.effects(plan.name)))
+    assert (exact.rounded, told.rounded, exact.final) == (False, True, True)
+    assert answer.records == sum(exact.counts.values()) == 2**8 - 1
+    assert service.close(plan.name, CloseRequest(exact=True)) == service.effects(plan.name)
+    assert service.status(plan.name).exact_answers == 1
+
+
 @pytest.mark.parametrize("mode", ["one-message", "scores"])
 def test_a_deadline_that_too_few_have_kept_destroys_nothing(service: Service, mode: str) -> None:
     """The trial waits on; reports still count, more time may be given, and it ends for nothing only if that is said."""
@@ -122,7 +145,11 @@ def test_what_came_after_the_last_answer_and_makes_no_cohort_is_left_out_and_sai
     service.devices.receive(plan.name, "reports", [device.message("reports") for device in devices[8:]])
     answer = service.close(plan.name)
     assert (answer.records, answer.left_out) == (shown.records, 2) == (2**8 - 1, 2)
-    assert fa.Effects.from_json(bytes(answer.effects)).counts == fa.Effects.from_json(bytes(shown.effects)).counts
+    final, before = (fa.Effects.from_json(bytes(each.effects)) for each in (answer, shown))
+    assert final.counts == before.counts
+    assert final.notes[:-1] == before.notes
+    assert "Left out at the close: about 2 reports, which came after the effects were last shown" in final.notes[-1]
+    assert "about 2 reports" in service.report(plan.name)
     assert (service.status(plan.name).records, service.status(plan.name).left_out) == (2**8 - 1, 2)
 
 

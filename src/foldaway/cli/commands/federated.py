@@ -70,7 +70,8 @@ def site_run(
     rows = [[arm, f"{units:,}", f"{sent.records[arm]:,}"] for arm, units in sent.units.items()]
     print(text_table(["arm", "units", "records"], rows))
     print()
-    print(in_lines(f"To count them once, {the_plan.name}.site in {folder} remembers that they were sent; keep it."))
+    mark = f"{the_plan.name}.site in {folder}"
+    print(in_lines(f"Keep {mark} until the trial is closed. Without it, another run would count the site twice."))
     if sent.durable:
         print("They are safe there, even after a crash.")
     else:

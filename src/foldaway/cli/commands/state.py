@@ -169,6 +169,7 @@ def seal(
     ] = False,
     yes: Yes = False,
     json: AsJson = False,
+    everything: AllEffects = False,
 ) -> None:
     """End a trial: keep its effects, destroy tallies and key. This cannot be undone."""
     from foldaway.auditing.audit import audit
@@ -179,6 +180,11 @@ def seal(
     with locked(file, StateError(f"another program is using {state}; wait until it has finished.")):
         if is_encrypted(file):
             trial, positions = open_saved(file, key=read_key(key))
+            if trial.plan.release is not None:
+                raise TooEarly(
+                    f"{state} was not sealed, because its plan publishes effects once, with noise (`release`). Use "
+                    f"`foldaway release {state}`, which also destroys the exact tallies and the key."
+                )
             if trial.chronicle.final_effects(trial.tallies, trial.dropped) is None and not exact:
                 raise TooEarly(
                     f"{state} was not sealed, because too few units have come for effects that others may see. Use "
@@ -200,11 +206,11 @@ def seal(
         tell(f"{state} is sealed: its tallies and its key are destroyed.")
     tell(head)
     found = exact_effects if exact and exact_effects is not None else fa.saved_effects(file)
-    print(found.to_json() if json else found)
+    print(found.to_json() if json else found.to_string(all=everything))
 
 
 @app.command()
-def release(state: State, key: KeyOfState = None, json: AsJson = False) -> None:
+def release(state: State, key: KeyOfState = None, json: AsJson = False, everything: AllEffects = False) -> None:
     """Publish a trial's effects once, with noise. This destroys the exact tallies.
 
     The plan says how much noise. Safe to repeat: the file then holds the release, and gives the same effects again.
@@ -224,7 +230,7 @@ def release(state: State, key: KeyOfState = None, json: AsJson = False) -> None:
     found = fa.saved_effects(file)
     if found.plan.release is None:
         raise SealedError(f"{state} is sealed, and its plan has no `release`, so its effects have no noise.")
-    print(found.to_json() if json else found)
+    print(found.to_json() if json else found.to_string(all=everything))
 
 
 def existing(state: Path) -> Path:

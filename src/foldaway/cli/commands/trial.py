@@ -132,6 +132,7 @@ def close(
     ] = False,
     exact: Exact = False,
     json: AsJson = False,
+    everything: AllEffects = False,
     yes: Yes = False,
 ) -> None:
     """End a trial. It accepts no more records, and its effects are final.
@@ -153,7 +154,7 @@ def close(
             client, name, deadline=deadline, share=share, without_effects=without_effects, exact=exact
         )
         head = client.status(name).get("ledger_head")
-    print_answer(answer, json)
+    print_answer(answer, json, everything=everything)
     if head:
         tell(head_sentence(head))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from foldaway.cli.terminal.leaving import interruptible
 from foldaway.cli.terminal.progress import progress_bar
-from foldaway.cli.terminal.words import in_lines
+from foldaway.cli.terminal.words import in_lines, tell
 from foldaway.plan.vocabulary import MODES
 from foldaway.table import text_table
 
@@ -29,6 +29,9 @@ def close_and_wait(client: Client, name: str, **request: Any) -> dict[str, Any]:
     answer = client.finish(name, **request)
     if answer["final"]:
         return answer
+    share = request.get("share")
+    enough = "enough devices" if share is None else f"{100 * share:g} % of the devices"
+    tell(f"Waiting until {_moment(answer['federated']['deadline'])}, or until {enough} have reported.")
     with (
         interruptible(f"stopped watching; the server still waits for reports. foldaway trial close {name} shows it."),
         progress_bar(MofNCompleteColumn(), TextColumn("{task.fields[left]}")) as bar,

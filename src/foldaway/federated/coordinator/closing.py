@@ -32,8 +32,8 @@ class CloseRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         deadline: Seconds from now in which reports still count.
         share: The share of the devices whose reports are enough.
         without_effects: Whether to close it even if it ends without effects.
-        exact: Whether to answer with exact numbers, once; what is stored and shown to others is rounded. Not for a
-            trial whose records stay on devices.
+        exact: Whether to answer with exact numbers, once; what is stored and shown to others is rounded. Refused
+            where this request would begin to wait, and so would not end the trial.
     """
 
     deadline: Annotated[float, msgspec.Meta(ge=0, le=10**7)] | None = None
@@ -180,6 +180,21 @@ class Course:
             why = self._too_few_moments(included) or "nothing was published to devices"
         wanted = seen.closing is not None and seen.closing.without_effects
         return End(why) if why is None or wanted else WaitOn(why)
+
+    def require_end(self, seen: Situation, included: Callable[[], Sequence[int]]) -> None:
+        """Refuse to wait where exact effects are asked for: these go to the request that ends the trial.
+
+        Raises:
+            IngestError: So closed, it would wait for reports.
+        """
+        if self.looked(seen._replace(stage="replying"), included) is None:
+            last = f"end it with: foldaway trial close {self._plan.name} --deadline 0 --exact"
+            first = "" if seen.stage == "replying" else "Close it without --exact first. "
+            raise IngestError(
+                409,
+                "nothing was changed, because the trial would now wait for reports, and only the command that ends it "
+                f"can give exact effects. {first}Once enough have come, but before the deadline, {last}",
+            )
 
     def outlook(self, seen: Situation) -> str | None:
         """What a trial that waits for reports is heading for, if that is no effects."""

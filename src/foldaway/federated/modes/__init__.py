@@ -88,6 +88,8 @@ def _counted(plan: Plan) -> Iterator[str]:
     """What is counted in devices."""
     privacy, replies = plan.privacy, mode_of(plan).replies
     yield f"The coordinator stores tallies after every {many(privacy.cohort, 'message')} of devices (`cohort`)."
+    if plan.unit is not None:
+        yield "It stores a site's tallies at once; each of its units counts as one message, and as one device."
     if replies:
         yield "Moments that wait for others to complete a cohort when the trial begins to close are left out."
     yield (

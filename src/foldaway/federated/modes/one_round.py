@@ -22,7 +22,7 @@ from foldaway.federated.messages import (
     unpacked,
 )
 from foldaway.federated.modes.mode import Holding, Mode, SiteMode, longest_arm, with_rows
-from foldaway.federated.modes.share import Devices, Share, about, units_of
+from foldaway.federated.modes.share import Devices, Share, about, caveat, units_of
 from foldaway.federated.replies.published import Published
 from foldaway.keeping.cohort import least_to_publish
 from foldaway.numerics.block import Floats
@@ -134,7 +134,7 @@ def notes_on(share: Share, devices: Devices, *, rounded: bool) -> Iterator[str]:
     by_arm = ", ".join(f"{arm} {told(devices.reported[arm], n)}" for arm, n in devices.enrolled.items())
     at_sites = share.plan.unit is not None
     who = "Units that have reported, at sites or on devices" if at_sites else "Devices that have reported"
-    yield f"{who}: {told(enrolled - missing, enrolled)} enrolled ({by_arm})."
+    yield f"{who}: {told(enrolled - missing, enrolled)} enrolled ({by_arm}).{caveat(rounded=rounded)}"
     if missing:
         yield (
             f"{many(about(missing, rounded=rounded), 'missing report')}: their records are in no effect. If who "

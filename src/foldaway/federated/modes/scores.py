@@ -26,7 +26,7 @@ from foldaway.federated.messages import (
     unpacked,
 )
 from foldaway.federated.modes.mode import Holding, Mode, longest_arm, moments, stacked
-from foldaway.federated.modes.share import Devices, Share, about
+from foldaway.federated.modes.share import Devices, Share, about, caveat
 from foldaway.federated.replies.integrity import Integrity, integrity
 from foldaway.federated.replies.models import leverage_of, reply, segments
 from foldaway.federated.replies.published import Published
@@ -152,7 +152,7 @@ def _reply_notes(
     by_arm = ", ".join(f"{arm} {told(devices.reported[arm]):,} of {told(n):,}" for arm, n in included.items())
     yield (
         f"Devices: {told(enrolled):,} enrolled, {told(inside):,} with records in the effects, "
-        f"{told(sum(devices.reported.values())):,} replied ({by_arm})."
+        f"{told(sum(devices.reported.values())):,} replied ({by_arm}).{caveat(rounded=rounded)}"
     )
     if (never := enrolled - inside) > 0:
         yield (

@@ -66,6 +66,11 @@ def about(n: int, *, rounded: bool) -> int:
     return max(round_count(n), 2) if rounded and n else n
 
 
+def caveat(*, rounded: bool) -> str:
+    """What to say after several counts of devices, each rounded by itself."""
+    return " Each of these counts is rounded by itself, so they need not add up." if rounded else ""
+
+
 def units_of(trial: Trial) -> Counter[str]:
     """How many units a site's tallies are of, by arm."""
     if isinstance(trial.tallies, Grouped):

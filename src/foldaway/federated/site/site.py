@@ -90,7 +90,11 @@ def send_site(trial: Trial, files: Sequence[str], link: HttpLink, folder: str | 
         StateError: The site has sent other records in this trial, or its folder cannot be used.
     """
     if link.fingerprint() != trial.plan.fingerprint:
-        raise ServerError(f"the coordinator runs {trial.plan.name} under another plan, so nothing was sent.")
+        raise ServerError(
+            f"the coordinator runs {trial.plan.name} under another plan, so nothing was sent. A registered trial keeps "
+            "its plan: take that plan, and correct or remove records that do not fit it; or give the changed plan "
+            "another name, and register it as a new trial for all sites (foldaway trial create)."
+        )
     path, key = _place(trial.plan, folder), trial.key if trial.plan.keyed else b""
     mark, fresh = SiteMark.of(trial.plan, files, folder, key)
     state = site_mode_of(trial.plan).from_site(trial)
@@ -152,7 +156,10 @@ class SiteMark(msgspec.Struct, frozen=True):
             return mine, True
         before = _read(path)
         if before.fingerprint != plan.fingerprint:
-            raise StateError(f"this site knows the trial {plan.name} under another plan; a plan never changes.")
+            raise StateError(
+                f"this site knows the trial {plan.name} under another plan, and a registered trial keeps its plan: "
+                "take that plan, or give the changed one another name and register it as a new trial."
+            )
         if before.digest != _digest(before.number, files):
             raise StateError(
                 f"this site has already sent tallies for {plan.name}, and of other records than are in these files: "

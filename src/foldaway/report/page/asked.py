@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from foldaway.plan import Plan
+from foldaway.plan.parts import Strata
 from foldaway.report.drawing.markup import Html, html, listed, named, tag
 from foldaway.report.page.document import Section, details
+
+# Of so many strata the shares are shown outside the plan.
+_MOST_STRATA = 12
 
 
 def asked(plan: Plan) -> Section:
@@ -39,8 +43,9 @@ def asked(plan: Plan) -> Section:
 
 
 def _terms(plan: Plan) -> Iterator[tuple[str, Html]]:
-    shares = (html(named(arm), f" {100 * share:.4g}\u202f%") for arm, share in plan.arms.items())
-    yield "Arms", html(listed(shares), "; ", named(plan.control), " is the control")
+    yield "Arms", html(_shares(plan.arms), "; ", named(plan.control), " is the control")
+    if plan.strata is not None:
+        yield "Randomised within", _strata(plan.strata)
     if plan.covariates:
         yield "Adjusted for", html(listed(_covariate(plan, name) for name in plan.covariates), ", measured beforehand")
     if plan.unit is not None:
@@ -68,6 +73,19 @@ def _terms(plan: Plan) -> Iterator[tuple[str, Html]]:
     )
     yield "Faulty records", html(refused)
     yield "Fingerprint", tag("code", plan.fingerprint)
+
+
+def _shares(arms: Mapping[str, float]) -> Html:
+    return listed(html(named(arm), f" {100 * share:.4g}\u202f%") for arm, share in arms.items())
+
+
+def _strata(strata: Strata) -> Html:
+    """The strata and the arms' shares in them, as far as these can be taken in at a glance."""
+    first, more = list(strata.probabilities.items())[:_MOST_STRATA], len(strata.probabilities) - _MOST_STRATA
+    each = [html(named(stratum), " (", _shares(shares), ")") for stratum, shares in first]
+    return html(
+        "the strata of ", named(strata.column), ": ", listed([*each, *([f"{more:,} more"] if more > 0 else [])])
+    )
 
 
 def _covariate(plan: Plan, name: str) -> Html:

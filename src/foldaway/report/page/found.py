@@ -23,7 +23,7 @@ from foldaway.effects.numbers import (
 from foldaway.effects.released import release_notes
 from foldaway.effects.verdict import NONE, Verdict
 from foldaway.inference.bootstrap import SHARES, Spread
-from foldaway.plan.vocabulary import ERRORS, ESTIMATORS
+from foldaway.plan.vocabulary import DIFFERENCE, ERRORS, ESTIMATORS
 from foldaway.report.drawing.figures import axis_over, axis_row, box_row, interval_row
 from foldaway.report.drawing.markup import Html, html, named, tag
 from foldaway.report.page.document import Section, badge, card, details, table
@@ -193,12 +193,11 @@ def _figures(row: Effect, places: int | None) -> Html:
 def _all_numbers(effects: Effects, comparison: Comparison, spreads: Spreads | None) -> Html:
     lead = comparison.lead
     level = effects.plan.outcome(lead.outcome).LEVEL
-    phrase = ESTIMATORS[lead.estimator].phrase.replace("arms' means", f"arms' {level}s")
     reason = tag(
         "p",
         "The main estimate is ",
         tag("strong", lead.estimator),
-        f" ({phrase}), since {why(effects, lead)} Its standard error is ",
+        f" ({_phrase(effects, lead, level)}), since {why(effects, lead)} Its standard error is ",
         tag("strong", lead.se_kind),
         f". {ERRORS[lead.se_kind].sentence}",
     )
@@ -206,6 +205,15 @@ def _all_numbers(effects: Effects, comparison: Comparison, spreads: Spreads | No
     labels = [tag("span", row.estimator, " ", tag("small", row.se_kind)) for row in best]
     plot = _forest(effects, best, labels, comparison.control) if len(best) > 1 else None
     return html(reason, plot, _bootstrap(comparison, spreads), _table(effects, comparison))
+
+
+def _phrase(effects: Effects, lead: Effect, level: str) -> str:
+    """What the estimator is; with strata, a difference is not the plain one."""
+    if lead.estimator == DIFFERENCE:
+        between = f"difference between the arms' {level}s"
+        weighted = effects.plan.strata is not None
+        return f"the {between}, with each stratum weighted by its size" if weighted else f"the plain {between}"
+    return ESTIMATORS[lead.estimator].phrase.replace("arms' means", f"arms' {level}s")
 
 
 def _bootstrap(comparison: Comparison, spreads: Spreads | None) -> Html | None:

@@ -7,7 +7,7 @@ from textwrap import fill
 
 from foldaway.effects.numbers import bytes_text
 from foldaway.effects.released import least_records, protected
-from foldaway.errors import many
+from foldaway.errors import EstimateError, many
 from foldaway.plan import Plan
 from foldaway.plan.analysis import errors_of, estimators_of, tallies_of
 from foldaway.plan.vocabulary import MOMENTS, REPLICATES, SUMS
@@ -91,7 +91,10 @@ def _release(plan: Plan) -> list[str]:
     if plan.release is None:
         return []
     budget = f"ε = {plan.release.epsilon:g}, δ = {plan.release.delta:g}"
-    few = f"An arm of fewer than {least_records(plan):,} records would be lost in the noise."
+    try:
+        few = f"An arm of fewer than {least_records(plan):,} records would be lost in the noise."
+    except EstimateError as missing:  # which a plan can be checked, and a trial run, without
+        few = f"How many records an arm needs is not known here, because {missing}"
     return [f"Effects are published once, with noise ({budget}). {protected(plan)} {few}"]
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from foldaway.effects import Effects
 from foldaway.effects.checks import small_counts, titles, together
-from foldaway.effects.numbers import p_text, percent_text, signed, typeset
+from foldaway.effects.numbers import p_relation, percent_text, signed, typeset
 from foldaway.inference.balance import CUSTOMARY, Balance, Verdict
 from foldaway.inference.loss import Loss
 from foldaway.inference.sample_ratio import SUSPICIOUS, SampleRatio
@@ -81,13 +81,24 @@ def sample_ratio_check(effects: Effects) -> Check:
             "is counted in which arm: assignment, logging, or records that were lost in one arm. ",
             tag("strong", "Find out why before you trust any effect."),
         )
-    statistics = details("The statistics", tag("p", _ratio_statistics(ratio)))
+    statistics = details(
+        "The statistics", tag("p", _ratio_statistics(ratio, by_stratum=effects.plan.strata is not None))
+    )
     return Check("Did the arms get their share?", state, sentence, html(counts, statistics))
 
 
-def _ratio_statistics(ratio: SampleRatio) -> str:
+def _ratio_statistics(ratio: SampleRatio, *, by_stratum: bool) -> str:
     if ratio.statistic is None or ratio.p_value is None:
         return "There is no test, because this plan does not show which records belong to the same unit."
+    fails = f"The check fails below {SUSPICIOUS}, which happens in one sound trial in a thousand."
+    if by_stratum and ratio.test == "pearson":
+        return (
+            f"Two tests compare the {ratio.counted} of each stratum with the stratum's own probabilities. One adds up "
+            "over all strata how far each arm is from its expected count; the other adds up Pearson's chi-square of "
+            "each stratum in which every arm expects ten or more. The smaller p-value counts, and where both tests "
+            f"were possible it is doubled (Bonferroni's correction): p {p_relation(ratio.p_value)}, from a chi-square of "
+            f"{typeset(number(ratio.statistic))}. {fails}"
+        )
     freedom = len(ratio.observed) - 1
     name = "Pearson's chi-square"
     if ratio.test == "bootstrap":
@@ -100,8 +111,7 @@ def _ratio_statistics(ratio: SampleRatio) -> str:
     }.get(ratio.counted, "")
     return (
         f"{name}: {typeset(number(ratio.statistic))} with {freedom} degree{'s' * (freedom > 1)} of freedom, p "
-        f"{_equals(p_text(ratio.p_value))}. The check fails below {SUSPICIOUS}, which happens in one sound trial "
-        f"in a thousand. The test counts {ratio.counted}{since}."
+        f"{p_relation(ratio.p_value)}. {fails} The test counts {ratio.counted}{since}."
     )
 
 
@@ -118,7 +128,7 @@ def missing_check(outcomes: Sequence[str], loss: Loss) -> Check:
     }[loss.state]
     if not any(loss.lost.values()):
         sentence = "No record is without it."
-    tested = "" if loss.p_value is None else f"Test between the arms: p {_equals(p_text(loss.p_value))}. "
+    tested = "" if loss.p_value is None else f"Test between the arms: p {p_relation(loss.p_value)}. "
     by = "errors are clustered by groups of units" if loss.test == "groups" else "records are assumed to be independent"
     more = html(
         table("Records without it, by arm", ["arm", "records", "without it", "share"], rows),
@@ -299,10 +309,6 @@ def _difference(each: Balance) -> str:
     if math.isinf(each.difference):
         return "∞" if each.difference > 0 else "−∞"
     return typeset(signed(number(each.difference, places=3)))
-
-
-def _equals(p: str) -> str:
-    return typeset(p.replace("<", "< ")) if p.startswith("<") else f"= {typeset(p)}"
 
 
 def _share(part: int, whole: int) -> str:

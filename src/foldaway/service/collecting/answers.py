@@ -19,6 +19,7 @@ from foldaway.auditing.finding import Audit
 from foldaway.effects import Effects
 from foldaway.effects.headline import headline
 from foldaway.effects.released import coarse
+from foldaway.errors import many
 from foldaway.federated.coordinator.closing import Course, Situation
 from foldaway.federated.messages import Stage
 from foldaway.federated.modes import mode_of
@@ -263,7 +264,15 @@ class Answers:
         unless_told = partial(require_last, trial=plan.name, records=0 if last is None else last.records)
         if may_tell(plan.privacy, whole.census, _census(last), growth=0):
             return Told(whole.records, whole.effects(), whole.census.total), unless_told
-        return self._last(plan.name), unless_told
+        told = self._last(plan.name)
+        if told is not None and (late := whole.records - told.records):
+            what = "record"
+            if plan.federated is not None:
+                late, what = whole.census.total - told.behind, "report"
+            told = told._replace(
+                effects=replace(told.effects, notes=[*told.effects.notes, _left_out(plan, late, what)])
+            )
+        return told, unless_told
 
     def end(self, answer: Answer, audited: Audit, shards: Sequence[ShardRow], also: Iterable[Change]) -> TrialRow:
         """Close a trial with its last answer.
@@ -300,6 +309,15 @@ class Answers:
                 come = round_count(some[-1].records) - round_count(some[0].records)
                 return come / elapsed * _DAY if come > 0 else None
         return None
+
+
+def _left_out(plan: Plan, late: int, what: str) -> str:
+    """Why what came after the last answer is not in the final one."""
+    return (
+        f"Left out at the close: about {many(about(late, rounded=True), what)}, which came after the effects were last "
+        f"shown. Fewer than a cohort ({plan.privacy.cohort:,}) had come since then, so the effects of that time are "
+        "final. To avoid this, do not ask for effects shortly before the close."
+    )
 
 
 def _census(row: ToldRow | None) -> Census | None:

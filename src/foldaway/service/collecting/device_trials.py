@@ -15,6 +15,7 @@ from functools import partial
 import msgspec
 
 from foldaway.auditing.audit import audit
+from foldaway.effects import Effects
 from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialClosed
 from foldaway.federated.coordinator.closing import CloseRequest, Closing, Course, Situation, WaitOn, waits_on
 from foldaway.federated.messages import Coefficients, Kind, Received
@@ -110,20 +111,28 @@ class DeviceTrials:
             raise TooEarly(f"no effects yet: {few}.")
         return seen
 
-    def close(self, plan: Plan, request: CloseRequest) -> None:
+    def close(self, plan: Plan, request: CloseRequest) -> Effects | None:
         """Begin to close, or change how long to wait; then move on if there is nothing to wait for.
 
+        Returns:
+            From the call that ended it, its effects as they are before rounding.
+
         Raises:
-            IngestError: It would end without effects, and that is not wanted.
+            IngestError: It would end without effects, and that is not wanted; or this call would not end it, and exact
+                effects are asked for.
         """
-        seen = self.look(plan)
-        closing = Course(plan).asked(request, seen)
+        seen, course = self.look(plan), Course(plan)
+        closing = course.asked(request, seen)
+        if request.exact and seen.stage != "closed":
+            course.require_end(seen._replace(closing=closing or seen.closing), lambda: self.whole(plan)[0].devices)
         if closing is not None and seen.stage == "open":
             self._begin(plan, closing)
         elif closing is not None:
             self._table.change_closing(plan.name, closing)
-        if (why := self.move_on(plan)) is not None:
-            raise IngestError(409, waits_on(plan.name, why))
+        ended = self.move_on(plan)
+        if isinstance(ended, WaitOn):
+            raise IngestError(409, waits_on(plan.name, ended.why))
+        return ended
 
     @again_after(Conflict)  # another server has committed, perhaps some of what is pending here
     def _begin(self, plan: Plan, closing: Closing) -> None:
@@ -140,24 +149,25 @@ class DeviceTrials:
             collector.leave_out_pending()
 
     @again_after(Conflict, TrialClosed)  # another server has committed, or closed it
-    def move_on(self, plan: Plan) -> str | None:
+    def move_on(self, plan: Plan) -> Effects | WaitOn | None:
         """End a trial that is being closed, if its deadline is over or enough devices have reported.
 
         Returns:
-            Why it waits on though its deadline is over, if it does: it would end without effects, which nobody wants.
+            Its effects before rounding, if this has ended it with some; or why it waits on though its deadline is over:
+            it would end without effects, which nobody wants.
         """
         seen = self.look(plan)
         step = Course(plan).looked(seen, lambda: self.whole(plan)[0].devices)
         if step is None or seen.closing is None:
             return None
-        why = step.why if isinstance(step, WaitOn) else self._end(plan)
-        return why if seen.is_over else None
+        ended = step if isinstance(step, WaitOn) else self._end(plan)
+        return None if isinstance(ended, WaitOn) and not seen.is_over else ended
 
-    def _end(self, plan: Plan) -> str | None:
+    def _end(self, plan: Plan) -> Effects | WaitOn | None:
         """End it, unless it would have no effects and that is not wanted.
 
         Returns:
-            Why it was not ended, if it was not.
+            Its effects before rounding, if it has some; or why it was not ended.
         """
         collector, mode = self.collector(plan), mode_of(plan)
         collector.leave_out_late_moments()
@@ -175,11 +185,13 @@ class DeviceTrials:
         seen = seen._replace(devices=seen.devices.with_reports(seen.pending), pending=Counter())
         step = Course(plan).ends(seen, whole.devices, published is not None)
         if isinstance(step, WaitOn):
-            return step.why
-        effects, integrity = (None, None) if step.why is not None else mode.results(whole, seen.devices, published)
+            return step
+        exact, integrity = None, None
+        if step.why is None:
+            exact, integrity = mode.results(whole, seen.devices, published, rounded=False)
         also: list[Change] = [partial(write_arrivals, trial=plan.name, arrivals=collector.arrivals)]
-        records, late = whole.trial.n, 0
-        if effects is not None:
+        effects, records, late = None, whole.trial.n, 0
+        if exact is not None:
             told, unless_told = self._answers.final(plan, _candidate(whole, seen.devices, published))
             effects = None if told is None else told.effects
             also.append(unless_told)
@@ -189,9 +201,9 @@ class DeviceTrials:
         federated = msgspec.structs.replace(Federated.of(plan, seen), stage="closed", integrity=integrity, note=note)
         lost = left_out(shards) + about(late, rounded=True)
         answer = Answer.of(plan, effects, round_count(records), lost, federated, final=True)
-        self._answers.end(answer, audited, shards, also)
+        closed = self._answers.end(answer, audited, shards, also)
         self._trials.pop(plan.name, None)
-        return None
+        return exact if closed.final == answer.dumps() else None  # another server may have been faster
 
     def close_due(self) -> list[FoldawayError]:
         """Move those on that are being closed."""

@@ -259,15 +259,15 @@ class Service:
         plan = Plan.loads(row.plan)
         wanted = wanted or CloseRequest()
         if plan.federated is not None:
-            self.devices.close(plan, wanted)
+            exact = self.devices.close(plan, wanted)
             row = self.store.trial(name)
-            if row.final is not None:
-                return Answer.last_word(row.final)
-            shards = self.store.shards.all(name)
-            return Answer.of(plan, None, sum(shard.n for shard in shards), left_out(shards), self.devices.who(plan))
-        if wanted.waits:
+            if row.final is None:
+                shards = self.store.shards.all(name)
+                return Answer.of(plan, None, sum(shard.n for shard in shards), left_out(shards), self.devices.who(plan))
+        elif wanted.waits:
             raise IngestError(409, "a deadline or a share is for trials whose records stay on devices.")
-        row, exact = self.records.close(name, without_effects=wanted.without_effects)
+        else:
+            row, exact = self.records.close(name, without_effects=wanted.without_effects)
         answer = Answer.last_word(row.final or "")
         if not wanted.exact or exact is None:
             return answer
