@@ -31,7 +31,7 @@ from foldaway.inference.differing import JointTest
 from foldaway.inference.loss import Loss
 from foldaway.inference.sample_ratio import SampleRatio
 from foldaway.plan import Plan
-from foldaway.plan.vocabulary import ESTIMATORS
+from foldaway.plan.vocabulary import COMPLIERS, ESTIMATORS
 from foldaway.records.faults import Fault
 from foldaway.table import ABSENT, html_table, number, places_for, text_table
 
@@ -103,10 +103,19 @@ class Effects(Findings):
         return "".join(["<div>", *parts, "</div>"])
 
     def _remarks(self, all: bool) -> list[str]:
-        """What the scorecard rests on and leaves out; segments in a sentence each where their tables are not shown."""
+        """What the scorecard rests on and leaves out; segments in a sentence each where their tables are not shown.
+
+        And where the compliers' effects are, which are in tables alone.
+        """
         headings = [self.heading(each.outcome) for each in self.segments]
-        segments = [] if all else in_short(self.segments, headings)
-        return [*explanations(self), *segments, *self.notes]
+        more = [] if all else in_short(self.segments, headings)
+        leads = [each.lead.estimator for each in comparisons(self)]
+        if not all and COMPLIERS not in leads and any(row.estimator == COMPLIERS for row in self.rows):
+            more.append(
+                "These effects are of the assignment. Those on compliers, who take the treatment up because it was "
+                "offered to them, are in the tables of every estimator: --all, or in Python to_string(all=True)."
+            )
+        return [*explanations(self), *more, *self.notes]
 
     def plot(self, axes: Axes | None = None, *, estimators: bool = False) -> Figure:
         """A forest plot of the effects and their intervals, by matplotlib (``pip install foldaway[plot]``).

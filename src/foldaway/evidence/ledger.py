@@ -193,6 +193,6 @@ def software() -> dict[str, str]:
 def head_sentence(head: str) -> str:
     """What to do with the head of a ledger, for whoever runs a trial."""
     return (
-        f"Head of the ledger: {head}. Publish this hash elsewhere, such as in a registry or a public commit, to prove "
-        "that the ledger was not written later."
+        f"Head of the ledger: {head} (publish this hash elsewhere, such as in a registry or a public commit, to prove "
+        "that the ledger was not written later)."
     )

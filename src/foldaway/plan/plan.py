@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -165,6 +166,9 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
             is_json = text.lstrip().startswith("{")
             settings = json.loads(text, object_pairs_hook=_unrepeated) if is_json else tomllib.loads(text)
         except (ValueError, RecursionError) as error:
+            if re.search(r"Cannot overwrite|twice", str(error)):
+                place = re.search(r" \(at .*\)", str(error))
+                raise PlanError(f"a key is given twice in the plan{place[0] if place else ''}: keep one.") from None
             raise PlanError(f"the plan is neither TOML nor JSON: {error}.") from None
         return cls.of({**settings, **others})
 

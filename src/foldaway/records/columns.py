@@ -151,6 +151,8 @@ def _records(given: list[Any], names: Sequence[str], lackable: Collection[str]) 
     records = [record for record in given if isinstance(record, Mapping)]
     found = [name for name in names if any(name in record for record in records) or (records and name in lackable)]
     others = len(given) - len(records)
+    if len(found) < len(names):  # one may be misspelt
+        found += [name for record in records[:1] for name in record if isinstance(name, str) and name not in found]
     return Given(found, lambda name: _array([record.get(name) for record in records]), len(records), others)
 
 

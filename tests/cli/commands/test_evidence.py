@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 def test_from_a_registered_plan_to_a_certificate_that_is_checked_elsewhere(folder: Path) -> None:
     key = ("--key", "trial.key")
     said = foldaway("plan", "register", "plan.toml", "--save", "state", *key, folder=folder).stdout
-    head = said.removeprefix("Head of the ledger: ").partition(".")[0]
+    head = said.removeprefix("Head of the ledger: ").partition(" ")[0]
     words = ("run", "plan.toml", "records.csv", "--resume", "state", "--save", "state", *key)
     assert "Head of the ledger" not in foldaway(*words, folder=folder).stderr  # it was registered before
     foldaway("certificate", "state", "-o", "open.json", *key, folder=folder)

@@ -97,6 +97,13 @@ def test_the_ends_of_the_set_are_where_the_test_turns() -> None:
     assert effect.first_stage == pytest.approx(0.25 / between)
 
 
+def test_who_reads_the_short_table_is_told_where_the_compliers_are() -> None:
+    effects, alone = (folded(records(2_000), **more).effects() for more in ({}, {"estimators": ["compliers"]}))
+    assert "--all" in effects.to_string()
+    assert "--all" not in effects.to_string(all=True)
+    assert "--all" not in alone.to_string()  # which leads with them
+
+
 def test_a_weak_first_stage_is_withheld_with_its_reason() -> None:
     row = compliers(folded(records(600, share=0.0), unit="u"))
     assert (row.reliable, row.estimate, row.std_error) == (False, None, None)

@@ -287,7 +287,7 @@ def _of_one(error: RecordError) -> RecordError:
     if not isinstance(error, FaultyBatch):
         return RecordError(str(error).replace(REFUSED, "the record was not taken"))
     columns = [f"{column} ({', '.join(rules)})" for column, rules in error.faults.by_column().items()]
-    return RecordError(f"the record was not taken: faulty in {'; '.join(columns)}. Mend it, and give it again.")
+    return RecordError(f"the record was not taken: faulty in {'; '.join(columns)}. Correct it, and record it again.")
 
 
 def overwrite(plan: Plan, records: int) -> None:

@@ -43,7 +43,7 @@ def asked(plan: Plan) -> Section:
 
 
 def _terms(plan: Plan) -> Iterator[tuple[str, Html]]:
-    yield "Arms", html(_shares(plan.arms), "; ", named(plan.control), " is the control")
+    yield "Arms", html(_shares(plan.arms), "; ", named(plan.control), " is the control arm")
     if plan.strata is not None:
         yield "Randomised within", _strata(plan.strata)
     if plan.covariates:
