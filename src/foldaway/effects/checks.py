@@ -168,7 +168,8 @@ def titles(plan: Plan, losses: Sequence[Loss]) -> list[str]:
 
 
 def _share(loss: Loss, arm: str) -> str:
-    return f"{100 * loss.lost[arm] / max(loss.records[arm], 1):.2g} %"
+    percent = float(f"{100 * loss.lost[arm] / max(loss.records[arm], 1):.2g}")
+    return f"{percent:g} %"
 
 
 def _ratio_alarm(ratio: SampleRatio) -> str | None:

@@ -160,6 +160,11 @@ def row_of(
     )
 
 
+def has_anytime(row: Effect) -> bool:
+    """Whether a row has an interval for any number of looks."""
+    return row.anytime_ci_lower is not None or row.anytime_ci_upper is not None
+
+
 def margins_of(row: Effect) -> list[float]:
     """Where the margins of a row's question lie."""
     return [side * row.threshold for side in ((-1, 1) if row.alternative == "within" else (1,)) if row.threshold]

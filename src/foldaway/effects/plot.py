@@ -8,7 +8,7 @@ from itertools import groupby
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from foldaway.effects.effect import Effect, margins_of
+from foldaway.effects.effect import Effect, has_anytime, margins_of
 from foldaway.effects.findings import Findings
 from foldaway.effects.headline import comparisons
 from foldaway.errors import instead_of, not_installed
@@ -110,7 +110,8 @@ def _draw(axes: Axes, title: str, rows: Sequence[Effect], confidence: float, est
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_title(title, loc="left", fontsize="medium", fontweight="bold", parse_math=False)
     dotted = "; dotted: the margin" if margins else ""
-    looks = f"{100 * confidence:g}\u00a0% interval; thin: any number of looks{dotted}"
+    thin = "; thin: any number of looks" if any(map(has_anytime, rows)) else ""
+    looks = f"{100 * confidence:g}\u00a0% interval{thin}{dotted}"
     below = f"effect against {_cut(rows[0].control)} ({looks})"
     axes.set_xlabel(fill(below, _BELOW), fontsize="small", parse_math=False)
     axes.tick_params(axis="y", length=0)

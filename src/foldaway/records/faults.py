@@ -171,11 +171,12 @@ def excess(dropped: Faults, folded: int, limit: float, told: Faults | None = Non
 def _hints(faults: Faults, n: int, *, registered: bool = False) -> list[str]:
     """What to do: write a column that is wrong throughout in another way, or mend single records."""
     rules = list(faults.by_column().values())
-    if any(counts.get("wrong type", 0) >= n for counts in rules):
+    if any(0 < counts.get("wrong type", 0) >= n - counts.get("null", 0) for counts in rules):
         return [
             "A column in which every value has the wrong type must be written as numbers: a date as days, a "
             "percentage as 0.17, a decimal comma as a point (1.5), yes and no as 1 and 0. For a categorical covariate, "
-            "list its levels in the plan's `levels`."
+            "list its levels in the plan's `levels`. One cell of text makes text of a whole column in pandas: convert "
+            'it with pandas.to_numeric(column, errors="coerce").'
         ]
     if any(SEVERAL_ARMS in counts for counts in rules):
         return [WITHIN]

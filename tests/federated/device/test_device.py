@@ -272,7 +272,7 @@ def test_a_faulty_record_is_refused_and_not_repeated(
 def test_a_record_without_a_column_is_refused_in_words_for_one_record(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match=r"^the record was not taken: it has no column 'x'"):
         Device(PLAN, tmp_path).record({"y": 1.0, "kind": "old"})
-    with pytest.raises(RecordError, match=r"no column 'kind'; did you mean `kinds`\?"):
+    with pytest.raises(RecordError, match=r"no column 'kind'; did you mean 'kinds'\?"):
         Device(PLAN, tmp_path).record({"y": 1.0, "x": 2.0, "kinds": "new"})
 
 

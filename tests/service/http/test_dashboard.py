@@ -251,7 +251,9 @@ def test_a_closed_trial_says_so_with_its_final_effects_and_fingerprint(browser: 
         assert "final" in text(page, ".ended")
         until(page, lambda: text(page, "#outlook") == "")
         assert page.locator("#estimate").is_visible()
-        assert page.get_by_text("left out at the close").count() == 1  # five are no cohort after the last answer
+        assert (
+            page.get_by_text("left out at the close: no cohort").count() == 1
+        )  # five are no cohort after the last answer
         assert page.locator("#cohort").is_hidden()
         assert serious_findings(page) == []
         watched.require_quiet()

@@ -39,13 +39,15 @@ class Axis(NamedTuple):
     high: float
 
     def place(self, value: float) -> float:
-        """Where a number lies, in per cent of the width; the ends for what lies beyond them.
+        """Where a number lies, in per cent of the width; the ends for what lies beyond them, the edge for infinity.
 
         Example:
             >>> axis = Axis(0.0, 10.0)
-            >>> axis.place(0), axis.place(5), axis.place(99)
-            (6.0, 50.0, 94.0)
+            >>> axis.place(0), axis.place(5), axis.place(99), axis.place(-math.inf)
+            (6.0, 50.0, 94.0, 0.0)
         """
+        if math.isinf(value):
+            return 100.0 if value > 0 else 0.0
         # Halves, since the difference of two large numbers may be too large.
         share = (value / 2 - self.low / 2) / (self.high / 2 - self.low / 2)
         return round(_MARGIN + (100 - 2 * _MARGIN) * min(max(share, 0.0), 1.0), 3)
@@ -103,7 +105,7 @@ def interval_row(
 ) -> Html:
     """An estimate as a dot, its interval as a bar, its wider one as a line with ends, zero and margins as broken lines.
 
-    What reaches to infinity reaches to the end of the axis; an interval without both ends is not drawn.
+    What reaches to infinity reaches to the edge of the picture; an interval without both ends is not drawn.
     """
     parts = [_upright(axis, 0.0, "zero"), *(_upright(axis, margin, "margin") for margin in margins)]
     for (low, high), kind in ((outer, "outer"), (inner, "inner")):

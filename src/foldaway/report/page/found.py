@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from foldaway.effects import Effect, Effects
-from foldaway.effects.effect import margins_of, told
+from foldaway.effects.effect import has_anytime, margins_of, told
 from foldaway.effects.effects import reasons
 from foldaway.effects.headline import Comparison, comparisons, tested, why
 from foldaway.effects.numbers import (
@@ -170,8 +170,8 @@ def _forest(effects: Effects, rows: Sequence[Effect], labels: Sequence[Html], ag
     caption = html(
         "Effect against ",
         named(against),
-        f": the dot is the estimate, the bar its {100 * effects.confidence:g}\u202f% interval for a single look, the "
-        "thin line the interval for any number of looks.",
+        f": the dot is the estimate, the bar its {100 * effects.confidence:g}\u202f% interval for a single look",
+        ", the thin line the interval for any number of looks." if any(map(has_anytime, rows)) else ".",
         " Dotted: the margin." if any(map(margins_of, rows)) else None,
     )
     return tag("figure", tag("figcaption", caption), tag("ul", items, ends, class_="rows"))

@@ -164,12 +164,11 @@ def left_out_check(effects: Effects) -> Check:
     # Few, and as many in each arm: those cannot move an effect.
     tested = any(loss.outcome is None and loss.state == "passes" for loss in effects.losses)
     alike = tested and total <= _HARMLESS * records
-    meaning = (
-        "The arms' shares differ by no more than chance would give."
-        if alike
-        else "That is harmless if it has nothing to do with the arm. Otherwise it biases the effects: compare the "
-        "shares."
-    )
+    meaning = "The arms' shares differ by no more than chance would give."
+    if total > effects.plan.drop_limit * records:
+        meaning = "That is more than the plan allows, so no effect is shown: correct the records, or the plan."
+    elif not alike:
+        meaning = "That is harmless if it has nothing to do with the arm. If it has, it biases effects: compare the shares."
     sentence = (
         f"{'About ' if effects.rounded else ''}{total:,} faulty record{' was' if total == 1 else 's were'} left out "
         f"({_share(total, records)}). {meaning}"
