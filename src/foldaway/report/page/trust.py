@@ -168,7 +168,7 @@ def left_out_check(effects: Effects) -> Check:
     if total > effects.plan.drop_limit * records:
         meaning = "That is more than the plan allows, so no effect is shown: correct the records, or the plan."
     elif not alike:
-        meaning = "That is harmless if it has nothing to do with the arm. If it has, it biases effects: compare the shares."
+        meaning = "That is harmless unless it depends on the arm. If it does, effects are biased: compare the shares."
     sentence = (
         f"{'About ' if effects.rounded else ''}{total:,} faulty record{' was' if total == 1 else 's were'} left out "
         f"({_share(total, records)}). {meaning}"
