@@ -140,7 +140,9 @@ def explanations(effects: Findings) -> list[str]:
             "other verdicts hold however often you look."
         )
     levels = {effects.plan.outcome(each.outcome).LEVEL for each in said if each.decided} - {"mean", "share"}
-    if levels:
+    if effects.plan.mode == "sums" and any(each.decided for each in said):
+        found.append("All verdicts of a federated trial with sums are for one look: sums allow no other test.")
+    elif levels:
         of = " and ".join(f"{level}s" for level in sorted(levels))
         found.append(f"Verdicts on {of} are always for one look: there is no test for them that allows several.")
     found += _waiting(said, final=effects.final)

@@ -70,12 +70,12 @@ def site_run(
     rows = [[arm, f"{units:,}", f"{sent.records[arm]:,}"] for arm, units in sent.units.items()]
     print(text_table(["arm", "units", "records"], rows))
     print()
-    mark = f"{the_plan.name}.site in {folder}"
-    print(in_lines(f"Keep {mark} until the trial is closed. Without it, another run would count the site twice."))
     if sent.durable:
-        print("They are safe there, even after a crash.")
+        print(in_lines("The coordinator has stored these tallies, and they are safe there even after a crash."))
     else:
         print(in_lines("They are not stored yet. Run the same command again later: they are counted only once."))
+    mark = f"{the_plan.name}.site in {folder}"
+    print(in_lines(f"Keep {mark} until the trial is closed. Without it, another run would count the site twice."))
 
 
 @federated_app.command("simulate")

@@ -50,7 +50,8 @@ def create(plan: PlanFile, server: Server, token: Token, ca: Authority = None, j
         print(in_lines(f"{name} {mark} exists already. {more}"))
     print(f"  ingest token  {made['ingest_token']}")
     print(f"  read token    {made['read_token']}")
-    following = f"foldaway send {name} FILE" if loaded.federated is None else "foldaway site run, or a Device in Python"
+    sites = "a Device in Python" if loaded.unit is None else "foldaway site run, or a Device in Python"
+    following = f"foldaway send {name} FILE" if loaded.federated is None else sites
     tell(f"Next, with the ingest token as FOLDAWAY_TOKEN: {following}")
     if made.get("ledger_head") and made.get("new", True):
         print("\n" + in_lines(head_sentence(made["ledger_head"])))

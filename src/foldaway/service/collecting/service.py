@@ -269,8 +269,10 @@ class Service:
         else:
             row, exact = self.records.close(name, without_effects=wanted.without_effects)
         answer = Answer.last_word(row.final or "")
-        if not wanted.exact or exact is None:
+        if not wanted.exact:
             return answer
+        if exact is None:  # it was closed before
+            return self.effects(name, exact=True)
         self.store.count_exact_answer(name)
         effects = msgspec.Raw(replace(exact, final=True).to_json().encode())
         return msgspec.structs.replace(answer, effects=effects, records=sum(exact.counts.values()))
