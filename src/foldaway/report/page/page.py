@@ -131,7 +131,7 @@ def _solved(audit: Audit, *, told: bool) -> Section:
 
     Others, who are `told` rounded effects, learn only whether there is something to protect.
     """
-    title = "Could anybody be solved for?"
+    title = "Could anyone's values be worked out?"
     if told:
         needs_key = (
             "Not from this page, whose numbers are rounded. The tallies behind it are encrypted; until the trial is "
