@@ -75,7 +75,10 @@ def check(
     if expect is not None:
         for question, sentences in (
             (f"When would a trial of {expect:,} units be stored and shown?", pace(the_plan, expect)),
-            (f"Could anyone's values be worked out from a saved state of {expect:,} units?", expected(the_plan, expect)),
+            (
+                f"Could anyone's values be worked out from a saved state of {expect:,} units?",
+                expected(the_plan, expect),
+            ),
         ):
             print(f"\n{question}")
             for sentence in sentences:
