@@ -140,4 +140,4 @@ def test_install_makes_a_server_from_a_bare_folder(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Installed: foldaway ")
     compiled = {file.name.partition(".")[0] for file in (folder / "kernels").rglob("*.nbi")}
-    assert {"accumulate", "codes", "json_lines", "moments", "siphash", "sums"} <= compiled
+    assert {"accumulate", "json_lines", "moments", "siphash", "sums", "weights"} <= compiled
