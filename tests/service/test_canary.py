@@ -177,7 +177,7 @@ def test_nothing_is_left_of_what_was_sent(
     with capsys.disabled():
         print(f"\n{kept_in}, {'killed' if killed else 'running'}: {found}")
     assert {kind for kind, status in answers if status == 200} == {"good"}
-    assert {status for kind, status in answers if kind == "faulty"} == {422}
+    assert {status for kind, status in answers if kind == "faulty"} - {503} == {422}  # some may find the queue full
     assert found.clean
     if careful is not None and careless is not None:
         with capsys.disabled():
