@@ -19,10 +19,15 @@ PYTHON ?= $(shell for p in python3.11 python3; do \
 WORKERS ?= 3
 ARGS ?=
 
+# What runs the tests; .ci/run lets tools/run_tests.py judge whether a test may run again.
+RUN_TESTS ?= -m pytest
+
 # One thread for each worker's linear algebra: as many threads as workers, not as many times all cores. Bytecode is kept, whatever
 # the machine says: hundreds of processes start in the tests, and each would compile all of foldaway again.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1 \
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	$(BIN)/python $(RUN_TESTS) -n $(WORKERS) --dist worksteal
+# Said at the end, whatever the tests came to; with CI set, what is missing fails too.
+MISSING := tools/install_test_services.sh --missing
 
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Pins name every package, so nothing is left to resolve: `package[extra]` in somebody's requirements would make pip look for
@@ -35,7 +40,7 @@ PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make pins" PIP_CONFIG_FILE=/dev/null PIP_
 	$(BIN)/python -m piptools compile --quiet --generate-hashes --strip-extras --allow-unsafe \
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(UPGRADE)
 
-.PHONY: help demo test long again lint mypy format bench docs validate package pins clean
+.PHONY: help demo test long again lint mypy format bench goldens docs validate package pins clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,13 +50,11 @@ demo: $(RUN) ## simulate a trial, stream it through, show its effects and what i
 
 test: $(DEV) ## run the tests and doctests with coverage, all but the longest
 	@tools/install_test_services.sh
-	$(PYTEST) -m "not slow" --cov --cov-report=term $(ARGS)
-	@tools/install_test_services.sh --missing
+	$(PYTEST) -m "not slow" --cov --cov-report=term $(ARGS); ran=$$?; $(MISSING) && exit $$ran
 
 long: $(DEV) ## run the longest tests: many kills, much data, further cases
 	@tools/install_test_services.sh
-	$(PYTEST) -m slow $(ARGS)
-	@tools/install_test_services.sh --missing
+	$(PYTEST) -m slow $(ARGS); ran=$$?; $(MISSING) && exit $$ran
 
 again: $(DEV) ## run the tests that failed last once more, one after the other
 	$(PYTEST) -n 0 --last-failed --last-failed-no-failures none $(ARGS)
@@ -70,6 +73,9 @@ format: $(DEV) ## put the code into its standard form
 
 bench: $(DEV) ## measure foldaway side by side with its peers
 	$(BIN)/python -m benchmarks $(ARGS)
+
+goldens: $(DEV) ## write the golden files of tests/goldens anew, for a change that is meant to change them
+	PYTHONPATH=tests $(BIN)/python -m goldens.write
 
 docs: $(DEV) ## build the documentation to site/, without a network
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

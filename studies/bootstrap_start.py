@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from foldaway.numerics.block import Block, Floats, Shape
 from foldaway.paper import bootstrap_least_squares
 from foldaway.plan import Bootstrap
-from foldaway.tallies.replicates import Replicates
+from foldaway.tallies.moments.replicates import Replicates
 from studies.findings import Findings, counted, options_of, publish
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))

@@ -23,7 +23,6 @@ from foldaway.federated.replies.models import frame_of, readings, segments
 from foldaway.federated.replies.published import Published
 from foldaway.numerics.block import Block, Floats
 from foldaway.numerics.linalg import frame_rows
-from foldaway.tallies import Arms
 from studies.findings import Findings, counted, options_of, publish
 
 NAME = "federated_dropout"
@@ -138,9 +137,8 @@ def intervals(devices: Devices, stays: Floats) -> Iterator[Interval]:
 
 def _share(plan: fa.Plan, devices: Devices, factors: Floats, here: NDArray[np.bool_]) -> Share:
     share = Share.of(plan)
-    assert isinstance(share.trial.tallies, Arms)
     sizes = devices.sizes[here].astype(np.int64)
-    share.trial.tallies = share.trial.tallies.fold_clusters(devices.arm[here], sizes, factors[here])
+    share.trial.fold_clusters(devices.arm[here], sizes, factors[here])
     share.devices = [int(count) for count in np.bincount(devices.arm[here], minlength=len(ARMS))]
     return share
 

@@ -16,7 +16,8 @@ from scipy.special import ndtri, stdtrit
 from foldaway.inference.adjusting import fit_start
 from foldaway.inference.jackknife import Cells, adjusted_mean, cells_of, jackknife, mean
 from foldaway.inference.levels import LEAST_GROUPS, Levels, difference_of, relative_of
-from foldaway.inference.welch import prediction_rate, spread_of, welch
+from foldaway.inference.unequal_arms import contrast_rate
+from foldaway.inference.welch import spread_of, welch
 from foldaway.numerics.block import Floats, Shape
 from foldaway.tallies.group_moments import GroupMoments, MomentsShape
 from foldaway.tallies.predictor import lean
@@ -265,7 +266,7 @@ def adjusted(design: Design, rng: np.random.Generator) -> tuple[list[tuple[bool,
         values = np.vstack([y[None, rest], start.predictor.adjusted(x[:, rest], y[None, rest])])
         sums = sums.fold(arm[rest], values, group[rest])
     spread = spread_of(sums, 0)
-    rate = prediction_rate(spread)
+    rate = contrast_rate(spread).beta
     cells = cells_of(sums, 0)
     by_group = jackknife(lambda cells: adjusted_mean(cells, rate), cells)
     found = [half_width(levels) for levels in (jackknife(mean, cells), by_group, welch(spread, rate))]

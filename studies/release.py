@@ -136,7 +136,7 @@ def with_noise(cells: Floats, cell: Cell, groups: int, rng: np.random.Generator)
 
 
 def levels_of(plan: fa.Plan, cells: Cells) -> Levels:
-    """As `effects/group_analysis.py` reads them."""
+    """As `effects/from_sums.py` reads them."""
     if plan.by_shares:
         total, scale = cells.total(), cell_of(plan).scale
         return noisy_shares(total.weight, total.value, total.level, (scale[0], scale[1]))

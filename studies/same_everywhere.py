@@ -31,7 +31,7 @@ import pyarrow.parquet as pq  # noqa: E402
 
 import foldaway as fa  # noqa: E402
 from foldaway.simulation.datasets import checkout  # noqa: E402
-from foldaway.tallies import Grouped  # noqa: E402
+from foldaway.tallies import Lean  # noqa: E402
 from studies import findings  # noqa: E402
 from studies.brokers import through_nats, through_redis  # noqa: E402
 from studies.findings import Findings, options_of, publish  # noqa: E402
@@ -204,7 +204,7 @@ def write(folder: Path, records: int, seed: int) -> list[Path]:
 
 def sums_apart(trial: fa.Trial, one: fa.Trial) -> float:
     """The largest difference of any sum by arm and group, relative to the sum of sizes over its group."""
-    ours, theirs = (cast(Grouped, each.tallies).sums for each in (trial, one))
+    ours, theirs = (cast(Lean, each.tallies).sums for each in (trial, one))
     assert ours is not None
     assert theirs is not None
     if not np.array_equal(ours.records, theirs.records):

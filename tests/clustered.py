@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 import foldaway as fa
+from foldaway.effects.door import OWN
 from foldaway.federated.messages import GroupSums, Message, Moments, ScoreReply, Sums, packed
 from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.share import Devices, Share
@@ -135,4 +136,4 @@ def results(
     plan: fa.Plan, share: Share, devices: Devices, published: Published | None = None
 ) -> tuple[fa.Effects, Integrity | None]:
     """The effects of a share, as its plan's mode reads them, and what the replies say about themselves."""
-    return mode_of(plan).results(share, devices, published, rounded=False)
+    return mode_of(plan).results(share, devices, published, OWN)

@@ -70,6 +70,14 @@ class Hosted:
         self.address = server.url + self.path
         self.token: str = made.json()["ingest_token"]
         self.link = HttpLink(self.address, self.token)
+        self.site_token = self.site()
+        self.site_link = HttpLink(self.address, self.site_token)
+
+    def site(self, units: int = 10**6) -> str:
+        """A token for a site of so many units."""
+        wanted = {"scope": "site", "trial": self.plan.name, "units": units}
+        issued: str = self.server.ask("POST", "/v1/tokens", json=wanted).json()["token"]
+        return issued
 
     def close(self, **parameters: Any) -> dict[str, Any]:
         """Close the trial, or begin to; the answer."""

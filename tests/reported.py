@@ -18,6 +18,9 @@ HOSTILE = "</title></style><script>alert(1)</script>\"><svg onload='alert(2)'>&l
 """A name that tries to end every element and attribute it could stand in, and to turn the line around."""
 
 
+KEY = bytes(range(16))
+
+
 def checked_out(n: int, plan: fa.Plan = PLAN) -> fa.Trial:
     trial = fa.Trial(plan)
     for batch in checkout(n):
@@ -63,7 +66,7 @@ def resampled() -> fa.Trial:
     plan = msgspec.structs.replace(
         PLAN, keep="moments", bootstrap=fa.Bootstrap(250, "double-or-nothing"), outcomes=["revenue"]
     )
-    trial = fa.Trial(plan, key=bytes(range(16)))
+    trial = fa.Trial(plan, key=KEY)
     for batch in checkout(2_000):
         trial.fold(batch)
     return trial
@@ -101,7 +104,11 @@ def renamed(name: str) -> fa.Trial:
         complete_units=True,
         on_fault="drop",
     )
-    return folded(hostile, pd.DataFrame(rows))
+    trial = fa.Trial(
+        hostile, key=KEY
+    )  # which group a unit is in is the key's to say: pages are to differ by name alone
+    trial.fold(pd.DataFrame(rows))
+    return trial
 
 
 def hostile() -> fa.Trial:

@@ -20,8 +20,8 @@ from foldaway.numerics.block import Floats
 from foldaway.numerics.kernels.siphash import hash_identifiers
 from foldaway.numerics.kernels.weights import Kind
 from foldaway.tallies import arms_of
-from foldaway.tallies.kinds import REPLICATES
-from foldaway.tallies.replicates import Replicates
+from foldaway.tallies.moments.kinds import REPLICATES
+from foldaway.tallies.moments.replicates import Replicates
 from trials import make_trial
 from written_weights import weights
 

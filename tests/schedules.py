@@ -35,7 +35,7 @@ from foldaway.service.collecting.device_trials import DeviceTrials
 from foldaway.service.database.store import Store as Database
 from foldaway.service.database.trial_table import TrialRow
 from foldaway.service.keys.vault import Vault
-from foldaway.tallies import Grouped, arms_of
+from foldaway.tallies import Lean, arms_of
 from in_process import received
 
 MODES = ("one-message", "scores", "delta", "sums")
@@ -323,7 +323,7 @@ class Schedule:
     def _digits(self) -> list[int]:
         """How often each record is in the tallies."""
         trial, total = self.coordinator.trial, 0
-        if isinstance(trial.tallies, Grouped) and trial.tallies.sums is not None:
+        if isinstance(trial.tallies, Lean):
             total = round(trial.tallies.sums.totals(0).sum())
         for arm in arms_of(trial.tallies):
             if arm.n:

@@ -37,8 +37,9 @@ class Served(Server):
         database: str | None = None,
         measured: bool = False,
         unrounded: bool = False,
+        tick: float | None = 0.0,
     ) -> None:
-        super().__init__(folder, database=database, nursery=nursery, measured=measured, unrounded=unrounded)
+        super().__init__(folder, database=database, nursery=nursery, measured=measured, unrounded=unrounded, tick=tick)
         self._http = httpx.Client(timeout=30, verify=False)  # to load whom one trusts takes longer than most requests
         self._arguments = [word for word in self._arguments if word != "--quiet"] + [str(flag) for flag in flags]
 
@@ -57,7 +58,7 @@ class Served(Server):
         """A connection with a token: the admin's, if none is given; none, if it is empty."""
         text = self.admin if token is None else token
         headers = {"Authorization": f"Bearer {text}"} if text else {}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=30, **{"verify": False, **settings})
+        return httpx.Client(base_url=self.url, headers=headers, **{"verify": False, "timeout": 30, **settings})
 
     def ask(self, method: str, path: str, token: str | None = None, **request: Any) -> httpx.Response:
         text = self.admin if token is None else token

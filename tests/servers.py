@@ -38,6 +38,12 @@ _ENVIRONMENT = {
 
 _UNROUNDED = "FOLDAWAY_TESTS_UNROUNDED"
 
+KILLED = "FOLDAWAY_TESTS_KILLED"
+"""At which step of sealing a version a server is killed, and the file that must be there for that."""
+
+STEPS = ("unwritten", "unsynced", "uncommitted", "committed", "destroyed")
+"""Before its key is written, before that is synced, before and after the commit, and once the old key is destroyed."""
+
 
 class Nursery:
     """A process that has loaded foldaway and forks servers from it: a start takes a tenth of a second, not three.
@@ -85,6 +91,8 @@ class Server:
         folder: Where its output goes, into the files `out` and `err`; and its data, if there is no database.
         database: A PostgreSQL database.
         shard: The server's name among those on one database.
+        tick: Seconds between two changes of what others can see; by default everything is stored and told
+            at once; None for what a server does by itself.
         nursery: What starts it; if left out, it is started as anybody would.
         measured: Whether its lines count as covered, which makes it slower, and takes an end in good order.
         unrounded: Whether it tells the effects of federated trials as they are, to compare them with kept rows; not
@@ -97,6 +105,7 @@ class Server:
         *,
         database: str | None = None,
         shard: str = "main",
+        tick: float | None = 0.0,
         nursery: Nursery | None = None,
         measured: bool = False,
         unrounded: bool = False,
@@ -111,6 +120,7 @@ class Server:
         self._token = folder / "admin.token"
         place += ["--admin-token-file", str(self._token)]
         self._arguments = ["serve", *place, "--port", str(self.port), "--shard", shard, "--quiet"]
+        self._arguments += [] if tick is None else ["--tick", str(tick)]
         self._nursery = nursery
         self._program = ["-m", "foldaway"]
         self._measured = in_environment() if measured else {}
@@ -303,6 +313,7 @@ def _fork_servers() -> None:
     import foldaway.cli.terminal.consumer  # noqa: F401 - what consumers load
     from commands import warm_up
     from foldaway import cli
+    from foldaway.effects.door import OWN
     from foldaway.federated.modes import MODES
     from foldaway.service import server
 
@@ -316,9 +327,36 @@ def _fork_servers() -> None:
             os.environ.update(environment)
             coverage.process_startup()  # if the environment says so
             for mode in MODES.values() if _UNROUNDED in environment else ():
-                setattr(type(mode).results, "__kwdefaults__", {"rounded": False})  # noqa: B010
+                setattr(type(mode).results, "__defaults__", (OWN,))  # noqa: B010
+            if KILLED in environment:
+                _kill_at(*environment[KILLED].split(":", 1))
             _become_server(cli.main, arguments, out, err)
         print(pid, flush=True)
+
+
+def _kill_at(step: str, armed: str) -> None:
+    """Kill this process, as `kill -9` does, at a step of sealing a version."""
+    from foldaway.keeping.version_keys import VersionKeys
+    from foldaway.service.database.seals import Sealing
+
+    def kill(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    method = "new" if step in STEPS[:3] else "committed"
+    owner: Any = VersionKeys if method == "new" else Sealing
+    original = getattr(owner, method)
+
+    def killed(self: Any) -> Any:
+        if not os.path.exists(armed):
+            return original(self)
+        if step in ("unwritten", "committed"):
+            kill()
+        if step == "unsynced":
+            setattr(os, "fsync", kill)  # noqa: B010
+        original(self)
+        return kill()
+
+    setattr(owner, method, killed)
 
 
 def _become_server(main: Callable[[], Any], arguments: list[str], out: str, err: str) -> None:

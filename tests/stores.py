@@ -14,8 +14,10 @@ import msgspec
 import psycopg
 
 import foldaway as fa
+from foldaway.keeping.user_keys import state_home
+from foldaway.keeping.version_keys import VersionKeys
 from foldaway.service.database.store import Store
-from foldaway.service.keys.vault import Vault
+from foldaway.service.keys.vault import Vault, version_of
 from plans import SMALL
 from postgres import Postgres
 
@@ -49,6 +51,17 @@ class Place:
             roots = [self.server.data / "base" / str(number)] + [self.server.data / "pg_wal"] * log
         found = [file for root in roots for file in root.rglob("*") if file.is_file()]
         return b"\0\0".join(file.read_bytes() for file in found if file.name != "master.key")
+
+    def versions(self) -> Path:
+        """The file of version keys."""
+        if self.server is None:
+            return Path(self.where) / "version.keys"
+        return state_home() / "versions" / f"{self.where.rsplit('/', 1)[1]}.keys"
+
+    def opened(self, sealed: bytes, context: str) -> bytes:
+        """What was sealed for a place, with all keys that there are now: without the store's help."""
+        name = version_of(sealed)
+        return VAULT.decrypt(sealed, context, name and VersionKeys(self.versions()).find(name))
 
     def sql(self, command: str, *values: Any, file: str = "foldaway.db") -> list[tuple[Any, ...]]:
         """Tamper with the tables behind the store's back."""

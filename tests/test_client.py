@@ -206,6 +206,7 @@ def test_a_life_through_the_client(steady: Served) -> None:
         assert client.kept("life") == 0
 
 
+@pytest.mark.once
 def test_a_server_that_is_down_for_a_while(server: Served) -> None:
     token = server.create("patient")["ingest_token"]
     with Client(server.url, token, patience=30) as client:
@@ -220,6 +221,7 @@ def test_a_server_that_is_down_for_a_while(server: Served) -> None:
     assert records(server, "patient") == 12
 
 
+@pytest.mark.once
 def test_patience_ends_and_the_batch_is_kept(server: Served) -> None:
     token = server.create("impatient")["ingest_token"]
     client = Client(server.url, token, patience=1.0)
@@ -236,6 +238,7 @@ def test_patience_ends_and_the_batch_is_kept(server: Served) -> None:
     assert records(server, "impatient") == 12
 
 
+@pytest.mark.once
 def test_leaving_gives_the_server_what_it_has_lost(server: Served) -> None:
     token = server.create("left")["ingest_token"]
     with Client(server.url, token) as client:

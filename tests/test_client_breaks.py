@@ -24,6 +24,8 @@ from foldaway.sources.formats.body import Limits
 from plans import SMALL, replaced
 from stores import VAULT
 
+pytestmark = pytest.mark.once
+
 PLAN = fa.Plan(**SMALL, privacy=fa.Privacy(cohort=10))
 
 
@@ -97,6 +99,7 @@ def batch(n: int) -> pa.Table:
 
 def counted(stand: Stand) -> tuple[int, int]:
     status = stand.service.status("small")
+    assert status.records is not None
     return status.records, stand.service.records.pending("small")
 
 

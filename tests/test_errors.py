@@ -16,6 +16,7 @@ from foldaway.records.faults import Fault, Faults, FaultyBatch
 
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.FoldawayError)]
 ARGUMENTS: dict[type, tuple[Any, ...]] = {
+    errors.Unreleased: (),
     errors.SequenceGap: (17,),
     errors.IngestError: (415, "no such format."),
     errors.ServerError: ("refused.", 409, 3),

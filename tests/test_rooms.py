@@ -62,6 +62,7 @@ ROOMS = (
     "effects",
     "inference",
     "tallies",
+    "tallies/moments",
     "records",
     "plan",
     "table",
@@ -210,8 +211,8 @@ UPWARD = [
 ]
 
 ONE_WAY = [
-    "from foldaway.tallies.vech import lift",
-    "from foldaway.tallies import vech",
+    "from foldaway.tallies.moments.vech import lift",
+    "from foldaway.tallies.moments import vech",
     "from foldaway.errors import StateError",
     "from foldaway import errors",
     "import foldawayer, trial, numpy",
@@ -221,12 +222,12 @@ ONE_WAY = [
 
 @pytest.mark.parametrize("source", UPWARD)
 def test_an_import_from_a_room_above_is_a_fault(source: str) -> None:
-    assert len(faults(source, "foldaway.tallies.factor")) == 1
+    assert len(faults(source, "foldaway.tallies.moments.factor")) == 1
 
 
 @pytest.mark.parametrize("source", ONE_WAY)
 def test_an_import_from_the_same_room_or_below_is_none(source: str) -> None:
-    assert faults(source, "foldaway.tallies.factor") == []
+    assert faults(source, "foldaway.tallies.moments.factor") == []
 
 
 def test_folders_within_a_room_have_an_order_too() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,12 +13,13 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from scipy import stats
 
 import foldaway as fa
 from foldaway.errors import RecordError, SealedError, StateError
 from foldaway.keeping.secret import Secret
 from foldaway.numerics.kernels.siphash import hash_identifiers
-from plans import replaced
+from plans import SMALL, replaced
 from resampling import KEY, OTHER_KEY, B, assert_same_replicates, folded, of_records, of_units, total_weights
 from trials import make_trial
 
@@ -247,3 +250,39 @@ def test_sealing_destroys_the_key_that_the_trial_was_saved_under_and_no_other(tm
     ours.seal()
     with pytest.raises(fa.StateError, match="encrypted under a key"):
         fa.Trial.load(tmp_path / "ours")
+
+
+# Arms.
+
+
+def test_arms_are_drawn_under_the_key_in_the_plans_proportions() -> None:
+    """By HMAC-SHA-256, recomputed with the standard library."""
+    plan = fa.Plan(**{**SMALL, "arms": {"a": 0.2, "b": 0.8}})
+    trial = fa.Trial(plan, key=KEY)
+    drawn = [trial.assign(unit) for unit in range(10_000)]
+    assert stats.binomtest(drawn.count("a"), len(drawn), 0.2).pvalue > 1e-3
+    assert drawn == [fa.Trial(plan, key=KEY).assign(str(unit)) for unit in range(10_000)]
+    key = hashlib.blake2b(b"arm", key=KEY, digest_size=32, person=b"foldaway-key").digest()
+    for unit, arm in enumerate(drawn[:100]):
+        digest = hmac.digest(key, str(unit).encode(), "sha256")
+        assert arm == ("a" if 5 * (int.from_bytes(digest[:7], "big") >> 4) < 2**52 else "b")
+    for other in (plan.assign, fa.Trial(plan, key=bytes(16)).assign):
+        pairs = list(zip(drawn, map(other, range(10_000)), strict=True))
+        table = [[pairs.count((one, two)) for two in "ab"] for one in "ab"]
+        assert stats.chi2_contingency(table, correction=False).pvalue > 1e-3
+
+
+def test_a_user_s_own_key_draws_the_same_arms_in_every_process_until_the_trial_is_sealed() -> None:
+    plan = fa.Plan(**{**SMALL, "name": "drawn"})
+    trial = fa.Trial(plan)
+    drawn = [trial.assign(unit) for unit in range(100)]
+    assert [fa.Trial(plan).assign(unit) for unit in range(100)] == drawn
+    trial.seal()  # though no record came: arms were drawn under its key
+    with pytest.raises(fa.SealedError, match="no further arm"):
+        trial.assign(1)
+    assert [fa.Trial(plan).assign(unit) for unit in range(100)] != drawn
+
+
+def test_devices_draw_their_own_arms() -> None:
+    with pytest.raises(fa.PlanError, match="draw their own arms"):
+        fa.Trial(fa.Plan(**SMALL, federated="delta"), key=KEY).assign(1)

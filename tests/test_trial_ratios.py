@@ -36,6 +36,7 @@ def made(n: int = 2_000, seed: int = 11) -> pd.DataFrame:
     rows["views"] = rng.poisson(np.exp(1.5 + 0.3 * x)) + 1
     rows["clicks"] = rng.binomial(rows["views"], 1 / (1 + np.exp(1 - 0.4 * x)))
     rows["k"] = rng.uniform(0.5, 2, n)
+    rows["root"] = 1 / rows.groupby("g")["g"].transform("size")
     return rows
 
 
@@ -80,8 +81,9 @@ def plain(rows: pd.DataFrame) -> float:
 
 def adjusted(rows: pd.DataFrame) -> float:
     """The ratio of adjusted means, each from a regression on kept rows at the overall mean of x."""
+    root = rows["root"].to_numpy()[:, None]  # arms are weighted alike, by all rows' counts
     design = np.column_stack([rows["g"] == "a", rows["g"] == "b", rows["x"] - rows["x"].mean()]).astype(float)
-    levels = np.linalg.lstsq(design, rows[["clicks", "views"]].to_numpy(float), rcond=None)[0][:2]
+    levels = np.linalg.lstsq(design * root, rows[["clicks", "views"]].to_numpy(float) * root, rcond=None)[0][:2]
     ratios = levels[:, 0] / levels[:, 1]
     return float(ratios[1] - ratios[0])
 
@@ -220,9 +222,21 @@ def test_shares_of_nobody_and_of_everybody_have_no_ratio_and_no_odds() -> None:
     all_of_one = folded(plan_of(fa.Share("always", above=0.5)), rows).effects()[0]
     assert all_of_one.relative is not None
     assert all_of_one.odds_ratio_why == "An arm's share is one, so there are no odds to give."
-    kept = folded(plan_of(fa.Share("views", above=3), keep="moments"), rows).effects()[0]
-    assert kept.odds_ratio is None
-    assert kept.odds_ratio_why is not None
+
+
+def test_shares_read_from_moments_have_the_ratios_of_sums() -> None:
+    kept = (
+        folded(plan_of(fa.Share("views", above=3), keep="moments"), made(400)).effects().filter(estimator="difference")
+    )
+    [sums, *others] = kept
+    assert {row.se_kind for row in others} >= {"HC1", "HC2"}
+    for row in others:
+        assert row.odds_ratio == pytest.approx(sums.odds_ratio, rel=1e-9)
+        assert row.relative == pytest.approx(sums.relative, rel=1e-9)
+        if row.se_kind == "HC2":  # which is Welch's, and has the difference's degrees of freedom for ratios as well
+            assert row.relative_std_error == pytest.approx(sums.relative_std_error, rel=1e-9)
+            assert row.odds_ratio_ci_lower == pytest.approx(sums.odds_ratio_ci_lower, rel=1e-4)
+            assert row.relative_ci_upper == pytest.approx(sums.relative_ci_upper, rel=1e-4)
 
 
 def test_a_ratio_of_devices_sums_and_of_a_release_is_read_by_groups() -> None:

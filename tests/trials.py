@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import pairwise
 from typing import Any
 
@@ -10,6 +11,7 @@ import pandas as pd
 from hypothesis import strategies as st
 
 import foldaway as fa
+from foldaway.plan.vocabulary import ERRORS, MOMENTS
 
 
 def make_trial(
@@ -94,6 +96,11 @@ def folded(plan: fa.Plan, rows: Any, *cuts: int) -> fa.Trial:
     for start, stop in pairwise(edges):
         trial.fold(rows[start:stop])
     return trial
+
+
+def from_moments(effects: fa.Effects) -> fa.Effects:
+    """The rows that are read from moments: all that there are where devices send these."""
+    return dataclasses.replace(effects, rows=[row for row in effects if ERRORS[row.se_kind].source == MOMENTS])
 
 
 def crowded(seed: int, *, units: int = 200, each: int = 100, lost: float = 0.0, **settings: Any) -> fa.Trial:

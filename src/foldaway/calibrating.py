@@ -17,7 +17,7 @@ from foldaway.inference.adjusting import fit_starts
 from foldaway.plan import Coefficients, Plan, Privacy
 from foldaway.plan.vocabulary import SUMS
 from foldaway.records.columns import columns_of
-from foldaway.tallies import Grouped
+from foldaway.tallies import cases_of
 from foldaway.trial import Trial, quiet_effects
 
 LEAST = 2000
@@ -65,13 +65,12 @@ class Calibration:
                 f"coefficients are told from {LEAST:,} records on, and there are {self._trial.n:,}: they would say too "
                 "much about those few. Without them a trial finds its own."
             )
-        tallies = self._trial.tallies
-        assert isinstance(tallies, Grouped)
-        assert tallies.moments is not None
-        start = fit_starts(tallies.moments, self._plan)
+        cases = cases_of(self._trial.tallies)
+        assert cases is not None
+        start = fit_starts(cases, self._plan)
         if start.predictor is None:
             raise EstimateError(start.why)
-        names = self._plan.regressors[1:]
+        names = self._plan.predictors[1:]
         center, slopes, _ = start.predictor
         table = Coefficients(
             center=dict(zip(names, center.tolist(), strict=True)),

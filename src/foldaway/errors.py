@@ -157,7 +157,17 @@ class TooEarly(FoldawayError):
 
 
 class Unreleased(TooEarly):
-    """A question about a trial whose effects are told once, with noise, before that was done."""
+    """A question about a trial whose effects are told once, with noise, before that was done: always the same words."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the effects of this trial are published once, with noise, as its plan says (`release`); until then, "
+            "foldaway shows neither effects nor counts. To publish them, use trial.release(), foldaway release STATE "
+            "or, on a server, foldaway trial close."
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Unreleased, ()
 
 
 class ServerError(FoldawayError):

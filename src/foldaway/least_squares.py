@@ -20,12 +20,18 @@ from foldaway.numerics.threads import one_blas_thread
 from foldaway.plan.vocabulary import ERRORS
 from foldaway.records.batch import Batch, Index
 from foldaway.records.values import identifiers
-from foldaway.tallies.arm import ArmTally, Kinds
-from foldaway.tallies.arms import fold_batch
 from foldaway.tallies.group_moments import GroupMoments, MomentsShape
-from foldaway.tallies.kinds import RECORDS, UNITS
-from foldaway.tallies.scores import Scores, UnitScores
-from foldaway.tallies.stream import WORTH_COMPILING, RowStream
+from foldaway.tallies.moments import (
+    RECORDS,
+    UNITS,
+    WORTH_COMPILING,
+    ArmTally,
+    Kinds,
+    RowStream,
+    Scores,
+    UnitScores,
+    fold_batch,
+)
 from foldaway.tallies.sums import group_of
 
 JACKKNIFE = "jackknife"

@@ -14,6 +14,7 @@ import statsmodels.api as sm
 from scipy.special import stdtrit
 
 import foldaway as fa
+from foldaway.plan.vocabulary import ERRORS, MOMENTS
 from studies.coverage.designs import EFFECT, Columns, Design
 from studies.coverage.expectations import ANYTIME, NOMINAL, NORMAL, PERCENTILE, POPULATION, Cell
 from studies.coverage.tally import Found
@@ -64,7 +65,8 @@ def intervals(design: Design, trial: fa.Trial) -> Iterator[tuple[Cell, Interval]
     """Every interval that foldaway gives, as of now."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fa.SampleRatioWarning)  # one in a thousand trials has one, by chance
-        effects = list(trial.effects(population=False))
+        # Rows from sums have studies of their own.
+        effects = [row for row in trial.effects(population=False) if ERRORS[row.se_kind].source == MOMENTS]
         if design.slope:
             wider = [row for row in trial.effects(population=True) if row.estimator == "interacted"]
             effects += [fa.Effect(**{**_fields(row), "estimator": POPULATION}) for row in wider]

@@ -14,8 +14,8 @@ from foldaway.auditing.audit import audit
 from foldaway.auditing.cells import ArmCells, solve
 from foldaway.auditing.finding import Audit
 from foldaway.auditing.moments import solvable
-from foldaway.tallies import arms_of
-from foldaway.tallies.combinations import Combinations, indicators, level_columns, raw_scores
+from foldaway.tallies import arms_of, grouped_of
+from foldaway.tallies.moments.combinations import Combinations, indicators, level_columns, raw_scores
 
 LEVELS = {"a": list("pqrstu"), "b": list("pqrst"), "c": list("pqrs"), "d": list("pqr")}
 
@@ -127,7 +127,7 @@ def test_cells_of_one_record_are_found() -> None:
     trial = fa.Trial(plan, key=bytes(16))
     trial.fold(rows)
     trial.dumps()
-    single = int((trial.tallies.sums.records == 1).sum())  # type: ignore[union-attr]
+    single = int((grouped_of(trial.tallies).records == 1).sum())
     found = audit(plan, trial.tallies)
     assert by_attack(found)["cells of one record"] == single > 20
     assert "one_record_per_unit" in found.findings[0].remedy
@@ -145,7 +145,7 @@ def test_a_sparse_outcome_stands_alone_in_as_many_cells_as_expected() -> None:
         found = audit(plan, trial.tallies).findings
         assert {each.attack for each in found} <= {"sparse outcomes", "dominance"}
         amounts = Counter(rows.loc[rows["amount"] > 0, "amount"].round(2))
-        totals = np.round(trial.tallies.sums.totals(0), 2).ravel()  # type: ignore[union-attr]
+        totals = np.round(grouped_of(trial.tallies).plain().totals(0), 2).ravel()
         claimed = totals[totals > 0]
         expected, claims = expected + sum(each.near for each in found), claims + len(claimed)
         right += sum(total in amounts for total in claimed.tolist())
@@ -178,7 +178,7 @@ def test_a_whale_is_known_to_within_a_tenth() -> None:
 
 
 def test_replicates_take_the_key_and_identifiers() -> None:
-    plan = plan_of(unit="who", bootstrap=200, keep="moments")
+    plan = plan_of(unit="who", groups=8, bootstrap=200, keep="moments")
     found = audited(plan, records(150))
     assert found.solved == 0
     assert found.solved_with_keys == 150

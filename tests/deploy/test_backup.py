@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ from typing import Any
 import httpx
 import pytest
 
+from foldaway.keeping.user_keys import state_home
 from postgres import Postgres, programs
 from proxies import DEPLOY
-from served import Served, rows
+from served import Served, eventually, rows
 from servers import KEY, Nursery
 
 SIZE = 40
@@ -29,11 +31,13 @@ class Kept:
         database = None if postgres is None else postgres.database()
         self.server = Served(folder, nursery, database=database)
         self.place = database or str(self.server.data)
+        self.versions = state_home() / "versions" / f"{self.place.rsplit('/', 1)[1]}.keys"
 
     def empty(self) -> None:
         if self._postgres is None:
             shutil.rmtree(self.place)
         else:
+            self.versions.unlink()
             self._postgres.execute("DROP SCHEMA public CASCADE", self.place.rsplit("/", 1)[1])
             self._postgres.execute("CREATE SCHEMA public", self.place.rsplit("/", 1)[1])
 
@@ -64,6 +68,7 @@ def script(name: str, *words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True)
 
 
+@pytest.mark.once
 def test_nothing_acknowledged_after_the_backup_is_counted_twice(kept: Kept, tmp_path: Path) -> None:
     server = kept.server
     server.create("kept")
@@ -122,3 +127,35 @@ def test_what_cannot_be_backed_up_or_restored_leaves_nothing_behind(tmp_path: Pa
 def status(server: Served, name: str) -> dict[str, Any]:
     found: dict[str, Any] = server.ask("GET", f"/v1/trials/{name}").json()
     return found
+
+
+def test_a_backup_made_while_records_come_has_the_keys_of_its_states(kept: Kept, tmp_path: Path) -> None:
+    server, over, sent = kept.server, threading.Event(), [0]
+    server.create("kept")
+
+    def send_on() -> None:
+        while not over.is_set():
+            if kept.send(sent[0] + 1).status_code == 200:
+                sent[0] += 1
+
+    producer = threading.Thread(target=send_on)
+    producer.start()
+    try:
+        for turn in range(3):
+            before = sent[0]
+            done = script("backup.sh", kept.place, tmp_path / f"backup-{turn}")
+            assert (done.returncode, done.stderr) == (0, "")
+            eventually(lambda: sent[0] > before)  # noqa: B023
+    finally:
+        over.set()
+        producer.join()
+    for turn in range(3):
+        server.stop()
+        kept.empty()
+        done = script("restore.sh", tmp_path / f"backup-{turn}", kept.place)
+        assert done.returncode == 0, done.stderr
+        server.start()
+        expected = kept.send(1000).json()["expected"]  # the gap tells how far the backup came
+        assert kept.send(expected).json()["durable"] == expected
+    closed = server.ask("POST", "/v1/trials/kept/close", json={"exact": True}).json()
+    assert closed["effects"]["effects"][0]["n"] == expected * SIZE

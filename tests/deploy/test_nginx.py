@@ -148,6 +148,7 @@ def test_the_dashboard_works_below_a_path(browser: Browser, server: Served, plac
         watched.require_quiet()
 
 
+@pytest.mark.once
 def test_two_servers_behind_nginx_count_every_batch_once(
     served_from: Nursery, postgres: Postgres, place: Path, tmp_path: Path
 ) -> None:

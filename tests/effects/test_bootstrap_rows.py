@@ -140,8 +140,13 @@ def test_holm_adjusts_over_the_bootstrap_rows_of_all_arms_and_outcomes() -> None
 def test_rows_are_printed_and_exported() -> None:
     plan, rows = of_units(outcomes=1, shift=10)
     effects = folded(plan, rows).effects()
-    assert [each.lead.se_kind for each in comparisons(effects)] == ["bootstrap"]  # the best that units in pieces have
-    assert [row.se_kind for row in comparisons(effects)[0].best] == 4 * ["bootstrap"]
+    [found] = comparisons(effects)
+    assert {row.estimator: row.se_kind for row in found.best} == {
+        "difference": "jackknife",
+        "adjusted": "jackknife",
+        **dict.fromkeys(("regression", "interacted", "ipw"), "bootstrap"),  # the best that units in pieces have
+    }
+    assert (found.lead.estimator, found.lead.se_kind) == ("adjusted", "jackknife")
     for text in (effects.to_string(all=True), effects.to_html(all=True)):
         assert "HC1" in text
         assert "bootstrap" in text

@@ -49,7 +49,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         {"estimator": "regression", "se_kind": "HC1"},
     ),
     "fixed_effects_classical": ({**MOMENTS, "strata": STRATA}, {"estimator": "regression", "se_kind": "classical"}),
-    "difference_HC3": ({**MOMENTS, "errors": ["HC3"], "estimators": ["difference"]}, {}),
+    "difference_HC3": ({**MOMENTS, "errors": ["HC3"], "estimators": ["difference"]}, {"se_kind": "HC3"}),
     "regression_clustered_stata": ({**MOMENTS, "covariates": ["x"]}, {"estimator": "regression", "se_kind": "CR1"}),
 }
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
+import pytest
 
 import foldaway as fa
 from foldaway.effects.headline import comparisons, why
-from reported import case
-from trials import folded, make_trial
+from foldaway.plan.vocabulary import ERRORS, MOMENTS
+from trials import folded, from_moments, make_trial
 
 
 def lead(plan: fa.Plan, rows: object) -> fa.Effect:
@@ -16,10 +17,26 @@ def lead(plan: fa.Plan, rows: object) -> fa.Effect:
     return found
 
 
+def test_what_is_read_from_sums_leads_whether_or_not_there_are_moments() -> None:
+    for settings in ({"covariates": 2}, {"covariates": 0}, {"units": True}):
+        plan, rows = make_trial(1, n=600, **settings)
+        leads = []
+        for each in (plan, msgspec.structs.replace(plan, keep=None, complete_units=False)):
+            trial = fa.Trial(each, key=bytes(16) if each.keyed else None)
+            trial.fold(rows)
+            leads.append(comparisons(trial.effects())[0].lead)
+        assert ERRORS[leads[0].se_kind].source != MOMENTS
+        for found in ("estimate", "std_error", "df", "anytime_ci_lower"):
+            one, other = (getattr(each, found) for each in leads)
+            assert one == pytest.approx(other, rel=1e-12), found
+        assert (leads[0].estimator, leads[0].se_kind) == (leads[1].estimator, leads[1].se_kind)
+
+
 def test_large_arms_are_adjusted_each_on_its_own_and_small_ones_together() -> None:
     plan, rows = make_trial(1, n=600, covariates=2)
-    assert lead(plan, rows).estimator == "interacted"
-    assert lead(plan, rows[:60]).estimator == "regression"
+    assert lead(plan, rows).estimator == lead(plan, rows[:60]).estimator == "adjusted"
+    for n, estimator in ((600, "interacted"), (60, "regression")):
+        assert comparisons(from_moments(folded(plan, rows[:n]).effects()))[0].lead.estimator == estimator
     bare, rows = make_trial(1, n=600, covariates=0)
     assert lead(bare, rows).estimator == "difference"
 
@@ -46,17 +63,31 @@ def test_the_choice_does_not_look_at_the_outcome() -> None:
 
 def test_errors_by_unit_lead_where_there_are_any() -> None:
     plan, rows = make_trial(3, n=600, units=True)
-    assert lead(plan, rows).se_kind == "CR1"
-    assert case("resampled").effects().plan == case("resampled").plan
-    assert comparisons(case("resampled").effects())[0].lead.se_kind == "bootstrap"
-    without = msgspec.structs.replace(plan, complete_units=False, estimators=["difference"])
-    assert lead(without, rows).se_kind == "HC2"
+    assert lead(plan, rows).se_kind == "jackknife"
+    assert lead(msgspec.structs.replace(plan, estimators=["regression"]), rows).se_kind == "CR1"
+    assert comparisons(from_moments(folded(plan, rows).effects()))[0].lead.se_kind == "CR1"
+    resampled = msgspec.structs.replace(plan, complete_units=False, bootstrap=50, estimators=["regression"])
+    assert lead(resampled, rows).se_kind == "bootstrap"
+
+
+@pytest.mark.parametrize("named", ["difference", "regression"])
+def test_no_error_that_takes_records_as_independent_leads_where_units_have_several(named: str) -> None:
+    plan, rows = make_trial(3, n=600, units=True)
+    plan = msgspec.structs.replace(plan, complete_units=False, estimators=[named], errors=["HC1"])
+    effects = folded(plan, rows).effects()
+    [found] = comparisons(effects)
+    assert (found.lead.estimator, found.lead.se_kind) == ("difference", "jackknife")
+    assert {row.se_kind for row in found.rows} == {"jackknife", "HC1"}
+    if named == "regression":
+        assert why(effects, found.lead) == "its error allows for units with several records."
+    [asked] = comparisons(effects.filter(se_kind="HC1"))  # who asks for nothing else sees it
+    assert asked.lead.se_kind == "HC1"
 
 
 def test_an_estimator_that_cannot_be_computed_does_not_lead() -> None:
     plan, rows = make_trial(4, n=600)
     constant = rows.assign(x0=np.where(rows["group"] == "arm0", 1.0, 2.0))  # the covariate is the arm itself
-    effects = folded(plan, constant).effects()
+    effects = from_moments(folded(plan, constant).effects())
     [found] = comparisons(effects)
     assert found.lead.estimator == "difference"
     assert "could not be computed" in why(effects, found.lead)
@@ -67,7 +98,7 @@ def test_an_error_that_takes_records_as_independent_does_not_lead_for_want_of_un
     plan = msgspec.structs.replace(plan, estimators=["difference"])
     few = rows.assign(unit=rows["group"] + ["0"] * len(rows))
     [found] = comparisons(folded(plan, few).effects())
-    assert (found.lead.se_kind, found.lead.reliable) == ("CR1", False)
-    assert [row.se_kind for row in found.rows if not row.reliable] == ["CR0", "CR1"]
+    assert (found.lead.se_kind, found.lead.reliable) == ("jackknife", False)
+    assert [row.se_kind for row in found.rows if not row.reliable] == ["jackknife", "CR0", "CR1"]
     [alone] = comparisons(folded(msgspec.structs.replace(plan, errors=["CR1"]), few).effects())
     assert not alone.lead.reliable

@@ -98,5 +98,5 @@ def test_rows_keep_their_types_where_nothing_can_be_told() -> None:
     assert nothing.to_arrow().schema == something.to_arrow().schema
     frame: Any = nothing.to_pandas()
     assert not frame["reliable"].any()
-    assert set(frame["why"]) == {"An arm has no records yet."}
+    assert set(frame["why"]) == {"There are no records yet.", "An arm has no records yet."}
     assert np.isnan(frame["std_error"].astype(float)).all()

@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
+from statsmodels.formula.api import ols
+from statsmodels.stats.anova import anova_lm
 
 import foldaway as fa
 from foldaway.inference.rounding import coarse_p_value
@@ -125,6 +128,68 @@ def test_whether_effects_differ() -> None:
     assert platforms.summary == f"The effects differ between levels of platform ({platforms.tested})."
 
 
+def interaction(data: dict[str, Any], column: str, slopes: str = "") -> float:
+    """The p-value of the interaction of arms and levels in a regression on kept rows."""
+    small, large = (ols(f"y ~ g {by} C({column}){slopes}", data).fit() for by in ("+", "*"))
+    return float(anova_lm(small, large)["Pr(>F)"][1])
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, UNITS, COVARIATES], ids=["records", "units", "covariates"])
+@pytest.mark.parametrize("apart", [0.0, 0.5])
+def test_many_small_levels_are_compared_as_an_interaction_on_kept_rows(settings: dict[str, Any], apart: float) -> None:
+    chance = np.random.default_rng(7)
+    level = np.repeat(np.arange(20), 60)
+    d = np.tile(np.arange(60) % 2, 20)
+    x = chance.normal(5, 2, len(level))
+    y = 3 + x + d * apart * np.linspace(-2, 2, 20)[level] + chance.normal(0, 1, len(level))
+    names = np.array([f"level {i:02}" for i in range(20)])
+    data = {"g": np.array(["a", "b"])[d], "u": np.arange(len(y)), "y": y, "x": x, "country": names[level]}
+    one = {**settings, "segments": ["country"], "outcomes": ["y"], "levels": {"country": list(names)}}
+    adjusted = "covariates" in settings
+    (by,) = folded(one | ({"covariates": ["x"]} if adjusted else {}), [data]).effects().segments
+    kept = interaction(data, "country", " + x" if adjusted else "")
+    assert by.differ_df == 19
+    z = [stats.norm.isf(p) for p in (known(by.differ_p_value), kept)]
+    assert z[0] == pytest.approx(z[1], abs=0.7)
+    assert by.differs is (kept < 0.05)
+
+
+def test_levels_too_small_to_be_shown_count_in_the_owners_test_alone() -> None:
+    """What others are told of a test depends on no level that is withheld from them."""
+    data = records(900)
+    tv, app = (np.flatnonzero(data["platform"] == level) for level in ("tv", "app"))
+    data["platform"][tv[16:]], data["platform"][app[:100]] = "web", "car"
+    data["y"][tv[:16]] += 50 * (data["g"][tv[:16]] == "b")
+    levels = {"platform": ["app", "car", "tv", "web"]}
+    one = {**UNITS, "segments": ["platform"], "outcomes": ["y"], "levels": levels}
+    trial = folded(one, [data])
+    (own,) = trial.effects().segments
+    assert [row.segment for row in own.effects if row.reliable] == ["app", "car", "web"]
+    assert own.differ_df == 3
+    assert own.differs
+    (told,) = trial.effects(rounded=True).segments
+    assert [row.segment for row in told.effects if row.reliable] == ["app", "web"]
+    data["y"][tv[:16]] *= 3
+    (other,) = folded(one, [data]).effects(rounded=True).segments
+    assert (other.differ_df, other.differ_p_value) == (told.differ_df, told.differ_p_value)
+    assert told.differ_df == 1
+
+
+@pytest.mark.parametrize("units", [None, 300])
+def test_totals_by_level_are_withheld_with_what_to_do(units: int | None) -> None:
+    """Units assigned within a level are not known: divided by those of the trial, a small level's effect is small."""
+    one = {**UNITS, "segments": ["country"], "outcomes": [fa.Total("y")], "assigned_units": units}
+    for rounded in (False, True):
+        effects = folded(one, [records(900)]).effects(rounded=rounded)
+        assert effects[0].estimate is not None
+        (by,) = effects.segments
+        assert {(row.estimate, row.p_value) for row in by.effects} == {(None, None)}
+        assert all("assigned within each level" in (row.why or "") for row in by.effects)
+        assert by.differs is None
+        assert "use a mean of this column" in by.summary
+        assert "use a mean of this column" in " ".join(str(effects).split())
+
+
 def test_what_is_not_shown_clearly_is_said_with_its_smallest_p_value() -> None:
     trial = folded({**UNITS, "segments": ["country"], "outcomes": ["y", "z"]}, [records(600)])
     effects = trial.effects()
@@ -168,12 +233,26 @@ def test_few_are_withheld_and_so_is_a_neighbour_where_others_read() -> None:
     effects = folded(UNITS, [data]).effects()
     by = next(each for each in effects.segments if each.column == "platform")
     assert [row.segment for row in by.effects if row.reliable] == ["app", "web"]
-    (few,) = (row for row in by.effects if row.segment == "tv")
+    (few,) = (row for row in by.effects if row.segment == "")  # too few to be named
     assert few.estimate is few.std_error is few.p_value is None
     assert few.why == "An arm has fewer than 10 units in it."
     rounded = folded(UNITS, [data]).effects(rounded=True)
     told = next(each for each in rounded.segments if each.column == "platform")
     assert sum(row.reliable for row in told.effects) == 1
+
+
+@pytest.mark.parametrize("unit", [None, "u"])
+def test_beside_a_small_level_the_next_smallest_is_withheld_and_not_the_first_by_name(unit: str | None) -> None:
+    """Two records of one country must not hide half of all traffic."""
+    sizes = {"de": 8_000, "fr": 5_000, "lu": 2, "us": 3_000}
+    country = np.random.default_rng(1).permutation(np.repeat(list(sizes), list(sizes.values())))
+    data = {**records(len(country)), "country": country}
+    data["g"] = np.array(["a", "b"])[np.arange(len(country)) % 2]  # both arms have all groups in every large level
+    data["u"] = np.arange(len(country))
+    settings = {**SETTINGS, "unit": unit, "segments": ["country"], "levels": {"country": list(sizes)}}
+    trial = folded(settings, [data])
+    shown = {row.segment for each in trial.effects(rounded=True).segments for row in each.effects if row.reliable}
+    assert shown == {"de", "fr"}
 
 
 @pytest.mark.parametrize("settings", [SETTINGS, UNITS], ids=["records", "units"])
@@ -204,10 +283,44 @@ def test_a_level_that_few_have_is_not_named_to_others(settings: dict[str, Any]) 
         data = {name: np.concatenate([column, column[few]]) for name, column in data.items()}
         data["platform"][900:] = "Secretville"
     trial = folded(settings, [data])
-    assert "Secretville" in trial.effects().to_json()
-    assert "Secretville" not in trial.effects(rounded=True).to_json()
+    assert "Secretville" not in trial.effects().to_json()
+    assert "Secretville" not in repr(trial.tallies)
+    assert b"Secretville" not in trial.exchanged()  # rich or not
     assert "Secretville" not in trial.tell().to_json()
     assert b"Secretville" not in trial.dumps()
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, UNITS, COVARIATES], ids=["records", "units", "covariates"])
+def test_the_name_of_a_level_is_learnt_once_it_is_common_from_the_next_record_that_has_it(settings: Any) -> None:
+    """Its earlier records count for it, wherever they were folded under the same key."""
+    data = records(900)
+    data["u"] = np.arange(900) % 500
+    data["g"] = np.array(["a", "b"])[data["u"] % 2]
+    data["platform"] = np.array(["app", "web"])[data["u"] // 2 % 2].astype(object)
+    rare = np.flatnonzero(data["platform"] == "app")[:40]
+    data["platform"][rare] = "kiosk"
+    rest = np.setdiff1d(np.arange(900), rare)
+    one, two = (folded(settings, [part(data, half)]) for half in (rare[:14], rare[14:28]))
+    for few in (one, two, one + two):  # nobody has said the name since it is common
+        assert "kiosk" not in repr(few.tallies) + few.effects().to_json()
+    whole = fa.Trial.loads((one + two).exchanged(), key=KEY) + folded(settings, [part(data, rest)])
+    assert "kiosk" not in whole.effects().to_json()
+    whole.fold(part(data, rare[28:]))
+    by = next(each for each in whole.effects().segments if each.column == "platform")
+    assert {row.segment: row.n for row in by.effects if row.n}["kiosk"] == len(rare)
+    exact = folded({**settings, "levels": {**settings["levels"], "platform": ["app", "web", "kiosk"]}}, [data])
+    theirs = next(each for each in exact.effects().segments if each.column == "platform")
+    ours, theirs_too = ({row.segment: row.estimate for row in each.effects if row.reliable} for each in (by, theirs))
+    assert ours == pytest.approx(theirs_too)
+
+
+def test_trials_under_different_keys_cannot_be_merged_where_levels_have_marks() -> None:
+    data = records(300)
+    one, two = (fa.Trial(fa.Plan(**SETTINGS), key=bytes([key]) * 16) for key in (1, 2))
+    one.fold(part(data, slice(150)))
+    two.fold(part(data, slice(150, 300)))
+    with pytest.raises(fa.StateError, match="different keys"):
+        one.merge(two)
 
 
 def test_levels_that_few_have_in_common_leave_no_name_in_a_state() -> None:

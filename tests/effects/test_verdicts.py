@@ -163,7 +163,7 @@ BY_ONE = fa.Mean("y", better="higher", question="better", margin=1)
         (GUARD, -0.5, 0.9, "not worse"),
         (GUARD, -0.5, 1.1, "not decided yet"),
         (GUARD, 0.1, 1.1, "worse"),
-        (GUARD, 0.1, 0.9, "not worse"),
+        (GUARD, 0.1, 0.9, "worse within margin"),
         (GUARD, 1.1, 2.0, "worse"),
         (GUARD, -3.0, -2.0, "not worse"),
         (ALIKE, -0.9, 0.9, "alike"),
@@ -192,6 +192,35 @@ def test_what_holds_for_one_look_and_what_holds_at_any_time() -> None:
     assert (once.verdict, once.anytime, once.holds) == ("better", "not decided yet", False)
     assert (ever.verdict, ever.anytime, ever.holds, ever.more_records) == ("better", "better", True, None)
     assert once.more_records is not None
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (0.5, 0.9, ("worse within margin", "worse", "worse")),  # the harm is certain at any time, its limit once
+        (0.02, 0.3, ("worse within margin", "not worse", "worse within margin, one look")),
+        (0.02, 0.98, ("worse within margin", "not decided yet", "worse within margin, one look")),
+        (0.4, 0.6, ("worse within margin",) * 3),
+        (-0.2, 0.3, ("not worse",) * 3),
+        (0.02, 1.5, ("worse", "not decided yet", "worse, one look")),
+    ],
+)
+def test_a_harm_is_never_hidden_behind_not_worse(low: float, high: float, said: tuple[str, ...]) -> None:
+    found = judged(GUARD, low, high)
+    assert (found.verdict, found.anytime, found.words) == said
+    assert found.holds == ("one look" not in found.words)
+    assert found.shown == found.words.removesuffix(", one look")
+
+
+@pytest.mark.parametrize("low", np.linspace(-1.4, 1.4, 15))
+@pytest.mark.parametrize("outcome", [HIGHER, GUARD, ALIKE, BY_ONE], ids=["plain", "guard", "alike", "by one"])
+def test_what_is_shown_at_any_time_is_part_of_what_is_said(outcome: Any, low: float) -> None:
+    for reach in (0.1, 0.4, 1.2):
+        found = judged(outcome, low, low + reach)
+        if found.anytime != "not decided yet":
+            assert found.decided
+            softened = (found.anytime, found.verdict) == ("not worse", "worse within margin")
+            assert softened or found.anytime in found.words
 
 
 @pytest.mark.parametrize("outcome", [HIGHER, GUARD, ALIKE])

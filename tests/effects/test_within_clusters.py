@@ -11,7 +11,6 @@ import pytest
 import statsmodels.api as sm
 
 import foldaway as fa
-from foldaway.trial.units import census_of
 from trials import folded, known
 
 PLAN = fa.Plan(
@@ -75,9 +74,9 @@ def test_what_was_randomised_is_checked_and_counted_and_not_the_clusters() -> No
     trial = fa.Trial(PLAN, key=bytes(16))
     trial.fold(rows)
     ratio = trial.effects().sample_ratio
-    assert (ratio.test, ratio.p_value, ratio.observed) == ("pearson", 1.0, {"a": 800, "b": 800})
+    assert (ratio.test, ratio.p_value, ratio.observed) == ("evidence", 1.0, {"a": 800, "b": 800})
     assert trial.newcomers.distinct == len(rows)
-    assert census_of(trial.plan, trial.tallies).units() == {"a": 800, "b": 800}
+    assert trial.tallies.census().units() == {"a": 800, "b": 800}
     several = fa.Trial(msgspec.structs.replace(PLAN, unit="person"), key=bytes(16))
     several.fold(pd.concat([rows, rows])[:1700])
     assert several.newcomers.distinct == several.plan.privacy.cohort  # people, of whom more make no difference

@@ -71,6 +71,7 @@ def test_a_tree_of_several_levels_gives_it_too(session: Any, tmp_path: Path, mon
     assert_same_replicates(trial, folded(plan, rows, key=KEY))
 
 
+@pytest.mark.once
 @pytest.mark.slow
 def test_a_killed_task_is_tried_again_and_counts_once(session: Any, tmp_path: Path) -> None:
     plan, rows = of_units()

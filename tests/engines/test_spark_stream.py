@@ -27,6 +27,8 @@ from plans import replaced
 from resampling import KEY, assert_same_replicates, folded, of_units
 from trials import make_trial
 
+pytestmark = pytest.mark.once
+
 AVAILABLE = {"availableNow": True}
 ROOT = Path(__file__).parents[2]
 
@@ -205,7 +207,7 @@ def test_two_drivers_cannot_have_one_store(session: Any, tmp_path: Path) -> None
 
 
 def test_of_a_closed_trial_rounded_effects_are_left_and_it_takes_no_more(session: Any, tmp_path: Path) -> None:
-    plan, rows = planned()
+    plan, rows = planned(covariates=[], levels={})
     source, store = Source(session, tmp_path / "in", rows), tmp_path / "store"
     source.add(600, 30)
     query = spark.fold_stream(source.stream(), plan, store=store, key=KEY, trigger=AVAILABLE)

@@ -10,7 +10,6 @@ from evidence_of import PLAN, folded, records, sealed
 from foldaway.evidence.ledger import ANSWERED, KEY_DESTROYED, KEY_IN_USE, MERGED, REGISTERED, WRITTEN, Ledger
 from foldaway.evidence.signing import Signer
 from foldaway.evidence.verifying import chain_faults
-from foldaway.inference.fixing import fixed
 from foldaway.keeping.saved import load
 from foldaway.trial import Trial, open_saved
 
@@ -105,6 +104,6 @@ def test_a_commitment_tells_the_tallies_apart_for_whoever_has_the_key_alone(home
     keyed = [Trial(PLAN, key=bytes([number] * 16)) for number in (1, 2)]
     for each in keyed:
         each.fold(records())
-        each.tallies = fixed(PLAN, each.tallies)
+        each.fix()
     told = [each.effects(rounded=True).to_json() for each in keyed]
     assert commitment_of(keyed[0], told[0]) != commitment_of(keyed[1], told[1])

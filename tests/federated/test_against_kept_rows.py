@@ -17,7 +17,7 @@ from foldaway.federated.replies.published import Published
 from foldaway.inference.fit import ArmModel, Fit
 from foldaway.inference.variance import covariance
 from foldaway.tallies import arms_of
-from foldaway.tallies.frame import Frame
+from foldaway.tallies.moments.frame import Frame
 from kept_rows import fitted, mean_variance, unit_degrees
 from plans import SMALL
 from sizes import mostly_slow

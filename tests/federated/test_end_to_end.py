@@ -221,6 +221,7 @@ def test_in_mode_scores_missing_replies_change_the_errors_alone(server: Served) 
         assert row.std_error != pytest.approx(error, rel=1e-6)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("mode", mostly_slow(["one-message", "scores", "delta", "sums"], "scores"))
 def test_repeats_duplicates_and_any_order_change_nothing(mode: str, server: Served) -> None:
     """Every message goes out again and again, in any order, also long after it was durable."""
@@ -254,6 +255,7 @@ def test_repeats_duplicates_and_any_order_change_nothing(mode: str, server: Serv
     assert_as_kept_rows(trial.effects(), kept, rows, groups=groups)
 
 
+@pytest.mark.once
 def test_a_lost_answer_is_as_good_as_a_late_one(server: Served) -> None:
     """The coordinator takes the message, but the device never hears of it; it tries again and is counted once."""
     kept, plan, rows = trial_of("one-message", 16, "lost", made={"n": 60})
@@ -299,7 +301,7 @@ def test_the_snippet_of_the_documentation(server: Served, tmp_path: Path, monkey
         privacy=fa.Privacy(cohort=1),
     )
     trial = Hosted(server, plan)
-    with pytest.raises(ServerError, match="Devices and sites need the trial's ingest token"):
+    with pytest.raises(ServerError, match="Devices need the trial's ingest token"):
         Device(trial.address, folder=tmp_path / "home", token="fa_nobody")
     monkeypatch.setenv("FOLDAWAY_TOKEN", f"{trial.token}\n")  # as from a file
     device = Device(trial.address, folder=tmp_path / "home")
@@ -334,6 +336,7 @@ def test_a_number_that_the_coordinator_does_not_know_is_enrolled_again(server: S
     assert device.report().state == "counted"
 
 
+@pytest.mark.once
 def test_a_kill_between_enrolment_and_its_note_costs_nothing(server: Served) -> None:
     _, plan, rows = trial_of("one-message", 19, "noted", cohort=1)
     trial = Hosted(server, plan)
@@ -434,6 +437,7 @@ def pending_device(trial: Hosted, folder: Path) -> Device:
     return device
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("mode", ["one-message", "delta", "sums"])
 def test_who_reports_and_forgets_is_counted_even_if_the_coordinator_crashes(
     mode: str, tmp_path: Path, served_from: Nursery

@@ -11,8 +11,11 @@ import pytest
 from foldaway.federated.device.state import MemoryStore
 from foldaway.federated.messages import Kind, Stage
 from foldaway.service.collecting.device_collector import DeviceCollector
+from foldaway.service.database.device_table import Known
 from postgres import quick_folder
 from schedules import Schedule, Tale
+
+pytestmark = pytest.mark.once
 
 
 def run(seeds: range, *, files: bool = False) -> Tale:
@@ -46,7 +49,7 @@ def test_a_report_that_is_counted_twice_shows(monkeypatch: pytest.MonkeyPatch) -
     """Teeth: a coordinator that does not look for numbers it has seen."""
     look = DeviceCollector._answered
 
-    def careless(self: DeviceCollector, kind: Kind, number: bytes, stage: Stage, known: dict[bytes, bool]) -> Any:
+    def careless(self: DeviceCollector, kind: Kind, number: bytes, stage: Stage, known: dict[bytes, Known]) -> Any:
         return None if kind == "reports" and number in known else look(self, kind, number, stage, known)
 
     monkeypatch.setattr(DeviceCollector, "_answered", careless)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import foldaway as fa
+from foldaway.effects.door import OWN
 from foldaway.federated import Device
 from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.federated.modes import MODES
@@ -90,7 +91,7 @@ def test_the_errors_are_scaled_from_the_replied_to_those_in_the_coefficients(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By hand from the records: in each arm Σ u² over those that replied, times in the moments over replied."""
-    monkeypatch.setattr(type(MODES["scores"]).results, "__kwdefaults__", {"rounded": False})
+    monkeypatch.setattr(type(MODES["scores"]).results, "__defaults__", (OWN,))
     run = Run(service, "both", devices=40, ghosts=9, silent=10)
     parts = []
     for arm in range(2):

@@ -20,7 +20,8 @@ import foldaway as fa
 from foldaway.forgetting.decoys import Decoys, fold_decoy
 from foldaway.forgetting.harden import environment
 from foldaway.numerics import linalg
-from foldaway.tallies import frame, group_moments
+from foldaway.tallies import group_moments
+from foldaway.tallies.moments import frame
 from memory_scan import count_numbers
 from plans import FULL, SMALL
 from sizes import mostly_slow

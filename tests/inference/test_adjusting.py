@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,16 @@ import statsmodels.api as sm
 
 from foldaway.errors import EstimateError
 from foldaway.inference.adjusting import fit_start, significant
-from foldaway.inference.group_regression import jackknife_least_squares, jackknife_regression
+from foldaway.inference.group_regression import (
+    jackknife_least_squares,
+    jackknife_regression,
+    regression_welch,
+    spent_by_slopes,
+)
 from foldaway.inference.jackknife import adjusted_mean, cells_of, jackknife
 from foldaway.inference.levels import difference_of
-from foldaway.inference.welch import prediction_rate, spread_of
+from foldaway.inference.unequal_arms import contrast_coefficients, contrast_rate
+from foldaway.inference.welch import spread_of
 from foldaway.numerics.block import Shape
 from foldaway.tallies.group_moments import GroupMoments, MomentsShape
 from foldaway.tallies.predictor import Predictor, lean
@@ -53,37 +60,47 @@ def moments_of(
     return moments
 
 
-def pooled(table: pd.DataFrame, outcome: str, *, weighted: bool = False) -> Any:
-    """Arms' effects (two), then slopes."""
+def kept(table: pd.DataFrame, outcome: str, *, weighted: bool = False, of: pd.DataFrame | None = None) -> Any:
+    """Arms' effects (two), then slopes: least squares with records weighted by 1/n_a², the control's twice.
+
+    The weights are those of all records, `of`.
+    """
+    every = table if of is None else of
+    each = table.w if weighted else pd.Series(1.0, table.index)
+    all_of = every.w if weighted else pd.Series(1.0, every.index)
+    sums, squares = all_of.groupby(every.arm).sum(), (all_of**2).groupby(every.arm).sum()
+    by_arm = squares / sums**3 * np.array([2, 1, 1])
     X = np.column_stack([np.ones(len(table)), table.arm == 1, table.arm == 2, table.x1, table.x2]).astype(float)
-    return sm.WLS(table[outcome], X, weights=table.w if weighted else 1.0).fit(method="qr").params.to_numpy()[1:]
+    return sm.WLS(table[outcome], X, weights=each * table.arm.map(by_arm)).fit(method="qr").params.to_numpy()[1:]
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("level", [0.0, 1e6])
-def test_coefficients_are_the_pooled_regressions_with_and_without_each_group(weighted: bool, level: float) -> None:
+def test_coefficients_are_those_of_weighted_least_squares_with_and_without_each_group(
+    weighted: bool, level: float
+) -> None:
     table = make(1, level=level)
     start = fit_start(moments_of(table, weighted=weighted))
     assert start.predictor is not None
     assert start.without is not None
     for o, outcome in enumerate(["y0", "y1"]):
-        expected = pooled(table.assign(y0=table.y0 - level), outcome, weighted=weighted)[2:]
+        expected = kept(table.assign(y0=table.y0 - level), outcome, weighted=weighted)[2:]
         np.testing.assert_allclose(start.predictor.slopes[o], expected, rtol=1e-8 if level else 1e-11)
         for g in range(GROUPS):
             part = table[table.group != g].assign(y0=table.y0 - level)
-            expected = pooled(part, outcome, weighted=weighted)[2:]
+            expected = kept(part, outcome, weighted=weighted, of=table)[2:]
             np.testing.assert_allclose(
                 start.without[g, o], expected, rtol=1e-8 if level else 1e-10, atol=1e-10 if level else 1e-13
             )
 
 
-def test_with_coefficients_from_all_records_adjusted_is_the_pooled_regression() -> None:
+def test_with_coefficients_from_all_records_adjusted_is_the_regression_on_all_of_them() -> None:
     table = make(2)
     moments = moments_of(table)
     sums = lean(moments, fit_start(moments).predictor)
     for o, outcome in enumerate(["y0", "y1"]):
-        expected = pooled(table, outcome)[:2]
-        rate = prediction_rate(spread_of(sums, o))
+        expected = kept(table, outcome)[:2]
+        rate = contrast_rate(spread_of(sums, o)).beta
         assert float(rate) == pytest.approx(1, abs=1e-12)  # the normal equations
         levels = jackknife(lambda cells, rate=rate: adjusted_mean(cells, rate), cells_of(sums, o))
         direct = jackknife_regression(moments, o)
@@ -92,10 +109,64 @@ def test_with_coefficients_from_all_records_adjusted_is_the_pooled_regression() 
             assert float(difference_of(direct, arm).estimate) == pytest.approx(expected[arm - 1], abs=1e-12)
 
 
+def test_with_equal_arms_the_slopes_are_the_pooled_regressions() -> None:
+    table = make(4)
+    least = table.arm.value_counts().min()
+    table = pd.concat([part.head(least) for _, part in table[table.arm < 2].groupby("arm")])
+    X = np.column_stack([np.ones(len(table)), table.arm == 1, table.x1, table.x2]).astype(float)
+    pooled = sm.OLS(table.y0, X).fit(method="qr").params.to_numpy()
+    moments = moments_of(table)
+    two = replace(
+        moments,
+        shape=moments.shape._replace(arms=2),
+        moments=moments.moments[:2],
+        records=moments.records[:2],
+        absolute=moments.absolute[:2],
+    )
+    start = fit_start(two)
+    assert start.predictor is not None
+    np.testing.assert_allclose(start.predictor.slopes[0], pooled[2:], rtol=1e-10)
+    assert float(difference_of(regression_welch(two.reframed(), 0), 1).estimate) == pytest.approx(pooled[1], abs=1e-12)
+
+
+def test_no_other_slopes_make_the_difference_vary_less() -> None:
+    """The law behind the slopes, arms of 90 and 10 % having slopes of their own."""
+    rng = np.random.default_rng(6)
+    arm, group = (rng.random(2000) < 0.1).astype(int), rng.integers(0, GROUPS, 2000)
+    x = rng.normal(size=(2000, 2))
+    y = np.where(arm == 1, -1.5, 1.5) * x[:, 0] + x[:, 1] + rng.normal(size=2000)
+    moments = GroupMoments.empty(MomentsShape(2, GROUPS, Shape(3, 1))).fold(
+        arm, np.vstack([np.ones(2000), x.T, y]), group
+    )
+    start = fit_start(moments)
+    assert start.predictor is not None
+    slopes = start.predictor.slopes[0]
+
+    def variance(beta: Any) -> float:
+        left = y - x @ beta
+        return float(sum(left[arm == a].var() / np.sum(arm == a) for a in (0, 1)))
+
+    others = [np.zeros(2), *(slopes + step for step in 0.01 * rng.normal(size=(50, 2)))]
+    assert all(variance(slopes) < variance(other) for other in others)
+    pooled = np.linalg.lstsq(np.column_stack([1 - arm, arm, x]), y, rcond=None)[0][2:]
+    assert variance(slopes) < 0.6 * variance(pooled)
+
+
+def test_slopes_are_spent_by_the_arms_that_choose_them() -> None:
+    moments = moments_of(make(5)).reframed()
+    spent = spent_by_slopes(moments)
+    assert spent.sum() == pytest.approx(2)
+    z = moments.moments.sum(axis=1)
+    n = z[:, 0, 0]
+    within = z - z[:, :1, :].swapaxes(-1, -2) * z[:, :1, :] / n[:, None, None]
+    wanted = contrast_coefficients(within[:, 1:3, 1:3], within[:, 1:3, 3:], n)
+    np.testing.assert_allclose(spent, wanted.freedom, rtol=1e-9)
+
+
 def test_the_regressions_jackknife_fits_anew_without_each_group() -> None:
     table = make(3)
     levels = jackknife_regression(moments_of(table), 0)
-    without = np.array([pooled(table[table.group != g], "y0")[0] for g in range(GROUPS)])
+    without = np.array([kept(table[table.group != g], "y0", of=table)[0] for g in range(GROUPS)])
     variance = (GROUPS - 1) / GROUPS * np.sum((without - without.mean()) ** 2)
     assert float(difference_of(levels, 1).variance) == pytest.approx(variance, rel=1e-9)
 
@@ -151,7 +222,7 @@ def test_directions_that_were_not_shown_get_zero() -> None:
     assert start.predictor is not None
     assert start.without is not None
     assert np.all(start.predictor.slopes[:, 1] == 0)
-    np.testing.assert_allclose(start.predictor.slopes[0, [0, 2]], pooled(table, "y0")[2:], rtol=1e-10)
+    np.testing.assert_allclose(start.predictor.slopes[0, [0, 2]], kept(table, "y0")[2:], rtol=1e-10)
     # Shown in one group only, it is not known to the others' coefficients without that group.
     table.loc[(table.group == 3) & (table.x2 > 16), "rare"] = 1.0
     start = fit_start(moments_of(table, covariates=("x1", "rare", "x2")))

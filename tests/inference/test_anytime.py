@@ -13,6 +13,7 @@ from scipy import integrate, optimize, stats
 import foldaway as fa
 from foldaway.inference.anytime import (
     ENOUGH,
+    Watched,
     anytime_effect,
     anytime_p_value,
     anytime_reach,
@@ -212,16 +213,20 @@ def sums_of(rng: np.random.Generator, n: int, rate: float, groups: int = 32) -> 
     )
 
 
+def watched(sums: Sums, levels: Levels) -> Watched:
+    return Watched(levels, evidence_in(sums), levels.n)
+
+
 def test_it_waits_for_evidence_and_says_how_much_there_is() -> None:
     sums = sums_of(np.random.default_rng(2), 2000, 0.02)
-    waiting = anytime_effect(welch(spread_of(sums, 0)), 1, evidence_in(sums), 0.95, 1000)
+    waiting = anytime_effect(watched(sums, welch(spread_of(sums, 0))), 0.95, 1000)
     assert waiting[:3] == (None, None, None)
     found = evidence_in(sums)
     so_far = "fewer than 5" if found < 5 else f"about {5 * int(found // 5)}"  # not so that cases could be counted
     assert f"so far there are {so_far}." in waiting.why
     sums = sums_of(np.random.default_rng(2), 20_000, 0.02)
     levels = welch(spread_of(sums, 0))
-    shown = anytime_effect(levels, 1, evidence_in(sums), 0.95, 1000)
+    shown = anytime_effect(watched(sums, levels), 0.95, 1000)
     assert shown.why == ""
     assert shown.lower is not None
     assert shown.upper is not None
@@ -235,7 +240,7 @@ def test_it_takes_sixteen_groups() -> None:
     rng = np.random.default_rng(3)
     for groups, told in ((8, False), (16, True)):
         sums = sums_of(rng, 30_000, 0.2, groups)
-        found = anytime_effect(jackknife(mean, cells_of(sums, 0)), 1, evidence_in(sums), 0.95, 1000)
+        found = anytime_effect(watched(sums, jackknife(mean, cells_of(sums, 0))), 0.95, 1000)
         assert (found.lower is not None) is told
         assert told or "needs units in 16 groups of each arm; an arm has units in 8" in found.why
 

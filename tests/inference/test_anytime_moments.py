@@ -12,7 +12,7 @@ import pytest
 
 import foldaway as fa
 from foldaway.inference.anytime import ENOUGH, LEAST_GROUPS_ANYTIME, anytime_reach
-from trials import make_trial
+from trials import from_moments, make_trial
 
 PLAN = fa.Plan(
     name="looks",
@@ -29,7 +29,7 @@ PLAN = fa.Plan(
 def effects(plan: fa.Plan, columns: Any) -> fa.Effects:
     trial = fa.Trial(plan)
     trial.fold(columns)
-    return trial.effects()
+    return from_moments(trial.effects())
 
 
 def row_of(treated: Any, y: Any, plan: fa.Plan = PLAN) -> Any:
@@ -125,7 +125,7 @@ def test_unequal_arms_and_rare_conversions_under_many_looks() -> None:
         for look in [*np.flatnonzero(alone[which])[:1], *np.flatnonzero(near[which])[1:], last // 10 - 1]:
             seen = slice(start, start := 10 * (look + 1))
             trial.fold({"g": np.where(treated[which, seen], "b", "a"), "y": y[which, seen]})
-            yield trial.effects()[0]
+            yield from_moments(trial.effects())[0]
 
     told, wrong = 0, 0
     for which in range(trials):

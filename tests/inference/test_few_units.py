@@ -12,7 +12,7 @@ import foldaway as fa
 from foldaway.inference.few_units import ENOUGH_UNITS, FewUnits, effective_units
 from foldaway.tallies import arms_of
 from sizes import mostly_slow
-from trials import known
+from trials import from_moments, known
 
 PLAN = fa.Plan(
     name="few", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], unit="u", keep="moments", complete_units=True,
@@ -32,7 +32,7 @@ def effects_of(plan: fa.Plan, sizes: list[list[int]], seed: int = 1, **more: Any
     columns = {name: make(rng, unit) for name, make in more.items()}
     trial = fa.Trial(plan, key=bytes(range(16)))
     trial.fold({"g": np.array(["a", "b"])[arm], "u": unit, "y": y, **columns})
-    return trial.effects()
+    return from_moments(trial.effects())
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,8 @@ def test_too_few_are_withheld_with_the_reason(case: str) -> None:
     by_unit: dict[str, Any] = (
         {"x": lambda rng, unit: rng.normal(size=unit.max() + 1)[unit]} if "covariates" in settings else {}
     )
-    row = effects_of(msgspec.structs.replace(PLAN, **settings), sizes, **by_unit)[0]
+    plan = msgspec.structs.replace(PLAN, **settings)
+    row = effects_of(plan, sizes, **by_unit).filter(estimator=plan.estimators[0])[0]
     assert not row.reliable
     assert row.std_error is None
     assert str(row.why).startswith(reason)
@@ -92,7 +93,8 @@ def test_too_few_are_withheld_with_the_reason(case: str) -> None:
 
 def test_a_covariate_that_differs_within_units_rests_on_records() -> None:
     plan = msgspec.structs.replace(PLAN, estimators=["interacted"], covariates=["x"])
-    row = effects_of(plan, [[20] * 15, [20] * 15], x=lambda rng, unit: rng.normal(size=len(unit)))[0]
+    effects = effects_of(plan, [[20] * 15, [20] * 15], x=lambda rng, unit: rng.normal(size=len(unit)))
+    row = effects.filter(estimator="interacted")[0]
     assert row.reliable
 
 

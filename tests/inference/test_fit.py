@@ -17,7 +17,7 @@ import foldaway as fa
 from foldaway.inference.fit import directions
 from kept_rows import cr1_of_means, design, weights_of
 from sizes import mostly_slow
-from trials import folded, known
+from trials import folded, from_moments, known
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning"),
@@ -128,7 +128,7 @@ def test_collinear_covariates_give_the_effects_of_the_pseudoinverse(make: Any, a
     rows = make_rows(1, arms=arms)
     covariates, slopes = make(rows)
     plan = make_plan(rows, covariates, weight="w" if weighted else None, unit="u", complete_units=True)
-    effects = folded(plan, rows).effects(population=False)
+    effects = from_moments(folded(plan, rows).effects(population=False))
     assert {effect.estimator for effect in effects} == {"ipw", "difference", "regression", "interacted"}
     [note] = effects.notes
     assert note.startswith("The effects are not adjusted for “")
@@ -156,7 +156,7 @@ def test_collinear_within_one_arm_withholds_the_interacted_effect_alone(arm: str
     replaced: Any = {"constant": 4.0, "zero": 0.0, "doubled": rows["x"]}[way]
     rows["z"] = rows["z"].where(~mine, replaced)
     plan = make_plan(rows, ["x", "z"])
-    effects = folded(plan, rows).effects(population=False)
+    effects = from_moments(folded(plan, rows).effects(population=False))
     assert {effect.estimator for effect in effects if effect.reliable} == {"ipw", "difference", "regression"}
     for effect in effects.filter(estimator="interacted"):
         assert effect.estimate is None
@@ -168,7 +168,7 @@ def test_a_level_that_one_arm_has_not_seen() -> None:
     rows = make_rows(4)
     rows.loc[rows["g"] == "arm1", "kind"] = "l0"
     plan = make_plan(rows, ["x", "kind"])
-    effects = folded(plan, rows).effects(population=False)
+    effects = from_moments(folded(plan, rows).effects(population=False))
     assert {effect.estimate for effect in effects.filter(estimator="interacted")} == {None}
     assert_as_pseudoinverse(plan, rows, effects, {"regression": 5})
 
@@ -180,7 +180,7 @@ def test_a_level_that_one_arm_has_not_seen() -> None:
 def test_a_trial_without_records_says_so(arms: int) -> None:
     rows = make_rows(5, n=6, arms=arms)
     plan = make_plan(rows, ["x"])
-    effects = fa.Trial(plan).effects(population=False)
+    effects = from_moments(fa.Trial(plan).effects(population=False))
     assert {(effect.estimator, effect.arm) for effect in effects} == {
         (name, f"arm{arm}") for name in ("ipw", "difference", "regression", "interacted") for arm in range(1, arms)
     }
@@ -193,7 +193,7 @@ def test_a_trial_without_records_says_so(arms: int) -> None:
 def test_an_arm_without_records_withholds_what_needs_it(empty: str) -> None:
     rows = make_rows(6, n=40)
     plan = make_plan(rows, ["x"])
-    effects = folded(plan, rows[rows["g"] != empty]).effects(population=False)
+    effects = from_moments(folded(plan, rows[rows["g"] != empty]).effects(population=False))
     assert {(effect.estimate, effect.why) for effect in effects} == {(None, "An arm has no records yet.")}
     assert effects.counts[empty] == 0
 
@@ -208,7 +208,7 @@ def test_a_third_arm_without_records_does_not_hold_up_the_others() -> None:
         outcomes=["y"],
         covariates=["x"],
     )
-    effects = folded(plan, rows).effects(population=False)
+    effects = from_moments(folded(plan, rows).effects(population=False))
     row = effects.filter(arm="arm1", estimator="difference", se_kind="HC2")[0]
     means = rows.groupby("g")["y"].mean()
     assert row.estimate == pytest.approx(means["arm1"] - means["arm0"], rel=1e-12)
@@ -227,7 +227,7 @@ def test_a_few_records_give_what_they_can_and_reasons_for_the_rest(
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", fa.SampleRatioWarning)
         trial = folded(plan, rows.to_dict("records"), *(range(1, len(rows)) if one else ()))
-        effects = trial.effects(population=False)
+        effects = from_moments(trial.effects(population=False))
     assert {effect.estimator for effect in effects} == {"ipw", "difference", "regression", "interacted"}
     for effect in effects:
         # Either the error, or the reason why there is none; not both, not neither.

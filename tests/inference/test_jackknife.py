@@ -13,7 +13,8 @@ from scipy import stats
 
 from foldaway.inference.jackknife import Cells, adjusted_mean, cells_of, jackknife, mean, ratio, total_per_unit
 from foldaway.inference.levels import Levels, difference_of, effect_of, relative_of
-from foldaway.inference.welch import prediction_rate, spread_of, welch, welch_total
+from foldaway.inference.unequal_arms import contrast_rate
+from foldaway.inference.welch import spread_of, welch, welch_total
 from foldaway.tallies.sums import Sums, SumsShape
 
 GROUPS = 16
@@ -194,13 +195,13 @@ def test_with_weights_it_is_the_robust_error_of_a_weighted_mean() -> None:
         assert levels.covariance[a, a] == pytest.approx(fit.bse.iloc[0] ** 2, rel=1e-10)
 
 
-def test_adjusted_is_the_regression_on_arms_and_prediction() -> None:
+def test_adjusted_is_the_regression_on_arms_and_prediction_with_arms_weighted_alike() -> None:
     rows = make(13)
     spread = spread_of(folded(rows), 0)
-    rate = prediction_rate(spread)
+    rate = contrast_rate(spread).beta
     levels = welch(spread, rate)
     X = np.column_stack([np.ones(len(rows)), rows.arm, rows.y - rows.adjusted])
-    fit = sm.OLS(rows.y, X).fit()
+    fit = sm.WLS(rows.y, X, weights=1 / rows.groupby("arm").y.transform("size") ** 2).fit()
     assert float(rate) == pytest.approx(fit.params.iloc[2], rel=1e-11)
     found = difference_of(levels, 1)
     assert float(found.estimate) == pytest.approx(fit.params.iloc[1], rel=1e-11)
@@ -230,7 +231,7 @@ def test_the_covariance_of_recentred_levels_is_that_of_their_parts() -> None:
 
 def test_a_worthless_prediction_is_not_used() -> None:
     rows = make(14).assign(adjusted=lambda table: table.y - 3.0)
-    assert float(prediction_rate(spread_of(folded(rows), 0))) == 0
+    assert float(contrast_rate(spread_of(folded(rows), 0)).beta) == 0
 
 
 def test_totals_are_the_papers_inverse_probability_estimate() -> None:

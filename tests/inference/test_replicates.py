@@ -23,10 +23,12 @@ from foldaway.paper import (
     cluster_bootstrap_pate,
 )
 from foldaway.plan.analysis import estimators_of
+from foldaway.plan.vocabulary import ESTIMATORS, MOMENTS
 from foldaway.records.check import hashes
-from foldaway.tallies import Arms, arms_of
-from foldaway.tallies.arm import ArmTally
-from foldaway.tallies.kinds import REPLICATES
+from foldaway.tallies import arms_of
+from foldaway.tallies.moments import Arms
+from foldaway.tallies.moments.arm import ArmTally
+from foldaway.tallies.moments.kinds import REPLICATES
 from kept_rows import design, fitted
 from resampling import KEY, Weights, close, replicates_of, tallies_of, unit_weights, with_bootstrap
 from trials import make_trial, trials
@@ -97,7 +99,7 @@ def with_start(trial: fa.Trial, start: pd.DataFrame) -> fa.Trial:
         totals = tally.totals + once
         tallies = arm.tallies | {REPLICATES: type(tally)(tally.shape, tally.bootstrap, tally.n + first.n, totals)}
         arms.append(ArmTally(arm.shape, arm.kinds, arm.frame, arm.factor + first.factor, tallies))
-    trial.tallies = Arms(tuple(arms))
+    trial.tallies = Arms(trial.plan, tuple(arms))
     return trial
 
 
@@ -147,7 +149,8 @@ def control_level(plan: fa.Plan, rows: pd.DataFrame, estimator: str, arm: str, o
 
 
 def comparisons(plan: fa.Plan) -> Iterator[tuple[str, str, str]]:
-    for estimator in (*estimators_of(plan), "horvitz_thompson"):
+    from_moments = [name for name in estimators_of(plan) if MOMENTS in ESTIMATORS[name].sources]
+    for estimator in (*from_moments, "horvitz_thompson"):
         for arm in list(plan.arms)[1:]:
             for outcome in plan.measured:
                 yield estimator, arm, outcome

@@ -94,8 +94,8 @@ def test_the_tests_own_seal_is_the_real_one() -> None:
 
 
 def test_no_record_and_no_identifier_is_in_a_state() -> None:
-    plan, rows = make_trial(42, n=300, units=True)
-    data = folded(plan, rows).dumps()
+    plan, rows = make_trial(42, n=1200, units=True)
+    data = folded(msgspec.structs.replace(plan, groups=16), rows).dumps()  # no cell of a single record
     assert b"unit-" not in data
     for value in rows["y0"]:
         assert struct.pack("<d", value) not in data
@@ -316,16 +316,16 @@ def split(values: list[Any]) -> list[Any]:
 MADE_UP: dict[str, tuple[tuple[Any, ...], Callable[[Any], Any]]] = {
     "a plan with spaces": (("plan",), lambda plan: plan + " "),
     "a plan in TOML": (("plan",), lambda plan: fa.Plan.loads(plan).to_toml()),
-    "a field more in an arm": (("tallies", 0), lambda arm: {**arm, "more": 0}),
-    "a field more in a factor": (("tallies", 0, "factor"), lambda factor: [*factor, 0]),
-    "a field more in an array": (("tallies", 0, "frame"), lambda array: [*array, 0]),
+    "a field more in an arm": (("tallies", "arms", 0), lambda arm: {**arm, "more": 0}),
+    "a field more in a factor": (("tallies", "arms", 0, "factor"), lambda factor: [*factor, 0]),
+    "a field more in an array": (("tallies", "arms", 0, "frame"), lambda array: [*array, 0]),
     "a fault twice": (("faults",), twice),
     "a fault in parts": (("faults",), split),
     "faults backwards": (("faults",), lambda faults: faults[::-1]),
     "counts backwards": (("dropped",), lambda counts: dict(reversed(counts.items()))),
-    "bytes as text": (("tallies", 0, "frame", 1), lambda data: base64.b64encode(data).decode()),
-    "a count as a float": (("tallies", 0, "factor", 0), float),
-    "a whole number as text": (("tallies", 0, "factor", 0), str),
+    "bytes as text": (("tallies", "arms", 0, "frame", 1), lambda data: base64.b64encode(data).decode()),
+    "a count as a float": (("tallies", "arms", 0, "factor", 0), float),
+    "a whole number as text": (("tallies", "arms", 0, "factor", 0), str),
 }
 
 
@@ -342,16 +342,16 @@ def test_a_field_more_is_not_that_state() -> None:
 
 
 IMPOSSIBLE: dict[str, tuple[tuple[Any, ...], Any]] = {
-    "fewer than no records": (("tallies", 0, "factor", 0), -1),
-    "a frame of fewer than none": (("tallies", 0, "frame_n"), -1),
-    "fewer than no records in the scores": (("tallies", 0, "tallies", "records", 0), -1),
-    "more clusters than records": (("tallies", 0, "tallies", "records", 1), 10**6),
-    "other counts in the scores": (("tallies", 0, "tallies", "records", 0), 10**6),
-    "more units than records": (("tallies", 0, "tallies", "units", 0), 10**6),
+    "fewer than no records": (("tallies", "arms", 0, "factor", 0), -1),
+    "a frame of fewer than none": (("tallies", "arms", 0, "frame_n"), -1),
+    "fewer than no records in the scores": (("tallies", "arms", 0, "tallies", "records", 0), -1),
+    "more clusters than records": (("tallies", "arms", 0, "tallies", "records", 1), 10**6),
+    "other counts in the scores": (("tallies", "arms", 0, "tallies", "records", 0), 10**6),
+    "more units than records": (("tallies", "arms", 0, "tallies", "units", 0), 10**6),
     "fewer than no faults": (("dropped", ""), -1),
     "fewer than no records of a fault": (("faults", 0, 3), -1),
-    "records without a frame": (("tallies", 0, "frame_n"), 0),
-    "no records, but a factor": (("tallies", 0, "factor", 0), 0),
+    "records without a frame": (("tallies", "arms", 0, "frame_n"), 0),
+    "no records, but a factor": (("tallies", "arms", 0, "factor", 0), 0),
 }
 
 
@@ -364,14 +364,14 @@ def test_a_factor_below_its_diagonal_is_refused() -> None:
     def below(values: Any) -> None:
         values[values.size - 2] = 1.0  # the last row's last but one entry
 
-    check_refused(changed(("tallies", 0, "factor", 1, 1), lambda data: doubles(data, below)), "not triangular")
+    check_refused(changed(("tallies", "arms", 0, "factor", 1, 1), lambda data: doubles(data, below)), "not triangular")
 
 
 def test_a_frame_without_an_inverse_is_refused() -> None:
     def flat(values: Any) -> None:
         values[-1] = 0.0
 
-    check_refused(changed(("tallies", 1, "frame", 1), lambda data: doubles(data, flat)), "cannot be inverted")
+    check_refused(changed(("tallies", "arms", 1, "frame", 1), lambda data: doubles(data, flat)), "cannot be inverted")
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -420,14 +420,15 @@ def test_a_bomb_is_refused_at_once(bomb: bytes) -> None:
     started = time.perf_counter()
     check_refused(sealed(bomb))
     check_refused(sealed(b"\x86" + CUT("tallies") + bomb))
-    check_refused(sealed(b"\x86" + plan + CUT("tallies") + b"\x92" + bomb))
-    check_refused(sealed(b"\x86" + plan + CUT("tallies") + b"\x92\x84" + CUT("frame") + b"\x92" + bomb))
+    check_refused(sealed(b"\x86" + plan + CUT("tallies") + b"\x81" + CUT("arms") + b"\x92" + bomb))
+    arms = CUT("tallies") + b"\x81" + CUT("arms") + b"\x92\x84"
+    check_refused(sealed(b"\x86" + plan + arms + CUT("frame") + b"\x92" + bomb))
     assert time.perf_counter() - started < 2
 
 
 @pytest.mark.parametrize("shape", [[2**62, 2**62], [-1, -16], [16], [4, 4, 1], [0, 0], []], ids=str)
 def test_an_array_of_another_shape_is_refused(shape: list[int]) -> None:
-    check_refused(changed(("tallies", 0, "frame", 0), lambda _: shape))
+    check_refused(changed(("tallies", "arms", 0, "frame", 0), lambda _: shape))
 
 
 # Arrays.

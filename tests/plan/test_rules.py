@@ -61,10 +61,6 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         r"the column 'variant' is used more than once \(arm, cluster\)",
     ),
     "clusters of both arms": ({"cluster": "village"}, "CR errors assume that every cluster is in one arm"),
-    "clusters for nothing": (
-        {"cluster": "village", "complete_units": False, "bootstrap": None},
-        "`cluster` works only with sums by group or a bootstrap",
-    ),
     "column without name": ({"weight": ""}, "`weight` has a column without a name"),
     "covariate without name": ({"covariates": [*FULL["covariates"], ""]}, "`covariates` has a column without a name"),
     "many columns": (  # with the five regressors, one too many
@@ -96,7 +92,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "HC2 with weights": ({"errors": ["HC1", "HC2"], "weight": "w"}, "'HC2' needs records without weights"),
     "nothing but HC2": (
         {"errors": ["HC2"], "weight": None, "bootstrap": None},
-        "'HC2' applies only to difference and ipw",
+        "no kind in `errors` serves 'regression': add another kind, for example HC1",
     ),
     "estimator twice": ({"estimators": ["ipw", "ipw"]}, "`estimators` has 'ipw' more than once"),
     "needs covariates": (

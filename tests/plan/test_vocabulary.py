@@ -17,11 +17,14 @@ from foldaway.plan.analysis import errors_of, estimators_of
 from foldaway.plan.outcomes import KINDS
 from foldaway.plan.vocabulary import (
     BOOTSTRAP,
+    DIFFERENCE,
     ERRORS,
     ESTIMATORS,
     JACKKNIFE,
     LEVERAGE,
     MODES,
+    MOMENTS,
+    SUMS,
     UNRANKED,
     WELCH,
     Leverage,
@@ -29,7 +32,7 @@ from foldaway.plan.vocabulary import (
     Word,
 )
 from foldaway.report.page.kept import TALLIES as TALLIES_IN_WORDS
-from foldaway.tallies.kinds import KINDS as TALLIES
+from foldaway.tallies.moments.kinds import KINDS as TALLIES
 
 WORDS: list[Word] = [word for words in (ESTIMATORS, ERRORS, MODES) for word in words.values()]
 
@@ -40,7 +43,7 @@ def plan(**settings: Any) -> fa.Plan:
 
 def test_every_estimator_has_a_file_and_every_file_an_estimator() -> None:
     from_moments = plan(covariates=["x"], keep="moments")
-    named = [name for name, word in ESTIMATORS.items() if word.suits(from_moments)]
+    named = [name for name, word in ESTIMATORS.items() if word.suits(from_moments) and MOMENTS in word.sources]
     assert {module.name for module in pkgutil.iter_modules(estimators.__path__)} == set(named)
     for name in named:
         assert callable(computation(name).fitted)
@@ -97,11 +100,13 @@ def test_what_is_offered_can_be_asked_for_and_what_is_not_is_refused_with_a_reas
         "complete_units": unit is not None and keep is not None,
     }
     settings["bootstrap"] = bootstrap
+    several = unit is not None  # then what allows for it is never left out
     everything = plan(**settings)
     offered = estimators_of(everything)
     for name, estimator in ESTIMATORS.items():
         if name in offered or (estimator.by_name and estimator.suits(everything)):
-            assert estimators_of(plan(estimators=[name], **settings)) == [name]
+            beside = [DIFFERENCE] if several and SUMS not in estimator.sources else []
+            assert estimators_of(plan(estimators=[name], **settings)) == [name, *beside]
             continue
         with pytest.raises(fa.PlanError) as refused:
             plan(estimators=[name], **settings)
@@ -111,7 +116,8 @@ def test_what_is_offered_can_be_asked_for_and_what_is_not_is_refused_with_a_reas
             continue
         if kind in errors_of(everything) or (error.by_name and error.suits(everything)):
             asked = plan(estimators=["difference"], errors=[kind], **settings)
-            assert errors_of(asked, "difference") == [kind, *([BOOTSTRAP] if bootstrap else [])]
+            beside = [JACKKNIFE] * several + [BOOTSTRAP] * (bootstrap is not None)
+            assert errors_of(asked, "difference") == [known for known in ERRORS if known in (kind, *beside)]
             continue
         with pytest.raises(fa.PlanError) as refused:
             plan(estimators=["difference"], errors=[kind], **settings)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from foldaway.service.collecting import answers
 from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store
 from foldaway.sources.formats.body import Limits
@@ -47,13 +46,6 @@ def store() -> Iterator[Store]:
 @pytest.fixture
 def service(store: Store) -> Service:
     return Service(store, "main", Limits())
-
-
-@pytest.fixture
-def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An answer whenever one is due by its records, without the pause between two."""
-    monkeypatch.setattr(answers, "_EVERY", 0.0)
-    monkeypatch.setattr(answers, "_SHARE", 1e9)
 
 
 @pytest.fixture

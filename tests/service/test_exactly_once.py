@@ -15,6 +15,8 @@ from postgres import Postgres
 from servers import Nursery, Server
 from sizes import mostly_slow
 
+pytestmark = pytest.mark.once
+
 KILLS = 9
 
 

@@ -121,7 +121,7 @@ def test_sigterm_answers_what_is_under_way_and_stores_what_the_cohort_allows(
         assert not server.events("library")
         server.start()
         status = server.ask("GET", "/v1/trials/ending").json()
-        assert (status["records"], status["pending"]) == (14, False)
+        assert status["records"] == 14
         numbered = {"Foldaway-Producer": "till-7", "Foldaway-Sequence": "1"}
         for count, headers, status in ((3, {}, 202), (2, numbered, 200)):
             answer = server.ask("POST", path, trial["ingest_token"], json=rows(count), headers=headers)
@@ -136,6 +136,7 @@ def test_sigterm_answers_what_is_under_way_and_stores_what_the_cohort_allows(
         assert server.ask("GET", "/v1/trials/ending").json()["records"] == 14  # 5 are too few to be stored
 
 
+@pytest.mark.once
 def test_a_folder_serves_one_server_which_can_start_again_as_soon_as_it_was_killed(
     served_from: Nursery, tmp_path: Path
 ) -> None:

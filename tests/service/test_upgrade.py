@@ -15,6 +15,7 @@ from foldaway.service.database import migrations
 from foldaway.service.database.databases import postgres_engine, sqlite_engine, writing
 from foldaway.service.database.migrations import migrate
 from foldaway.service.database.tables import Part
+from foldaway.service.keys.vault import version_of
 from foldaway.sources.formats.body import Limits
 from open_trials import FILE, MODES, revised, rows, send
 from stores import Place
@@ -48,6 +49,11 @@ def test_open_trials_go_on_after_an_upgrade(
     monkeypatch.setattr(migrations, "REVISIONS", revised(tmp_path / "revisions"))  # there is always a change to come
     service = Service(place.open(), "main", Limits())
     assert place.sql("SELECT version_num FROM foldaway_trials_version") == [("next",)]
+    # What was sealed under the master key alone is so no more.
+    for table, column, file in (("shards", "state", "foldaway.db"), ("keys", "key", "keys.db")):
+        sealed = place.sql(f"SELECT {column} FROM foldaway_{table} WHERE {column} IS NOT NULL", file=file)
+        assert sealed
+        assert all(version_of(bytes(each)) for (each,) in sealed)
     assert {row.name: row.status for row in service.store.trials()} == dict.fromkeys(["records", *MODES], "open")
 
     assert send(service, 3).durable == 3  # it was counted before

@@ -23,15 +23,15 @@ from foldaway.federated.replies.tally import Replies
 from foldaway.numerics.block import Block, Floats, Shape
 from foldaway.plan.parts import Weights
 from foldaway.records.faults import Fault, Faults
-from foldaway.tallies.arm import ArmTally, Kinds
-from foldaway.tallies.factor import Factor
-from foldaway.tallies.frame import Frame
 from foldaway.tallies.histogram import Histogram, HistogramShape
-from foldaway.tallies.kinds import KINDS as TALLIES
-from foldaway.tallies.kinds import RECORDS, REPLICATES, UNITS, kinds_of
-from foldaway.tallies.replicates import Replicates
-from foldaway.tallies.scores import Scores, UnitScores
-from foldaway.tallies.tally import Kind
+from foldaway.tallies.moments.arm import ArmTally, Kinds
+from foldaway.tallies.moments.factor import Factor
+from foldaway.tallies.moments.frame import Frame
+from foldaway.tallies.moments.kinds import KINDS as TALLIES
+from foldaway.tallies.moments.kinds import RECORDS, REPLICATES, UNITS, kinds_of
+from foldaway.tallies.moments.replicates import Replicates
+from foldaway.tallies.moments.scores import Scores, UnitScores
+from foldaway.tallies.moments.tally import Kind
 from laws import Grams, Rows, Subject, check_addition, check_identity, check_laws, rows
 from trials import folded, make_trial, trials
 

@@ -7,21 +7,30 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from foldaway.auditing import cells, moments
+from foldaway.auditing import cells, covariates, moments
 from foldaway.auditing.cells import attack_cells, cells_of_arms
+from foldaway.auditing.covariates import attack_covariates
 from foldaway.auditing.finding import Audit, Finding, Range
 from foldaway.auditing.moments import attack_combinations, attack_replicates, scores_of_arms
 from foldaway.plan import Plan
-from foldaway.tallies import Arms, Grouped, Holding
+from foldaway.tallies import Held, arms_of
+from foldaway.tallies.moments import Powers
 
 _ONE_STATE = "Keep one state of a trial: save over the one before, and back up neither of them in the clear."
 
 ON_SUMS = (cells.ALONE, cells.PAIR, cells.LARGEST, cells.SPARSE)
-ON_MOMENTS = (moments.ALONE, moments.TWO, moments.SOLE, moments.RESAMPLED)
+ON_MOMENTS = (
+    moments.ALONE,
+    moments.TWO,
+    moments.SOLE,
+    covariates.VALUES,
+    covariates.OUTLYING,
+    moments.RESAMPLED,
+)
 HISTOGRAMS = "histograms"
 
 
-def audit(plan: Plan, tallies: Holding, before: Holding | None = None) -> Audit:
+def audit(plan: Plan, tallies: Held, before: Held | None = None) -> Audit:
     """How many people could be solved for by whoever has what a trial holds in the clear.
 
     Args:
@@ -37,25 +46,35 @@ def audit(plan: Plan, tallies: Holding, before: Holding | None = None) -> Audit:
         trial=plan.name,
         records=sum(tallies.counts) - (0 if before is None else sum(before.counts)),
         findings=findings,
-        attacks=ON_MOMENTS if isinstance(tallies, Arms) else (*ON_SUMS, *([HISTOGRAMS] if plan.bins else [])),
+        attacks=list(dict.fromkeys(_attacks(tallies))),
     )
 
 
-def _findings(plan: Plan, now: Holding, before: Holding | None) -> Iterator[Finding]:
-    if isinstance(now, Arms):
-        arms = before.arms if isinstance(before, Arms) else None
-        yield from attack_combinations(plan, scores_of_arms(now.arms, arms))
-        if arms is None:
-            yield from attack_replicates(plan, now.arms)
-        return
-    then = None if before is None or isinstance(before, Arms) else before
-    yield from _attack_histograms(plan, now, then)
-    earlier = None if then is None else then.plain()
-    for column, value in enumerate(plan.values):
-        yield from attack_cells(value.name, cells_of_arms(now.plain(), column, earlier))
+def _attacks(tallies: Held) -> Iterator[str]:
+    yield from ON_MOMENTS if tallies.arms is not None else ()
+    yield from ON_SUMS if tallies.plain() is not None else ()
+    yield from [HISTOGRAMS] if tallies.histograms else ()
 
 
-def _attack_histograms(plan: Plan, now: Grouped, before: Grouped | None) -> Iterator[Finding]:
+def _findings(plan: Plan, now: Held, before: Held | None) -> Iterator[Finding]:
+    if arms := arms_of(now):
+        earlier_arms = None if before is None else arms_of(before)
+        scores = scores_of_arms(arms, earlier_arms)
+        yield from attack_combinations(plan, scores)
+        powers = [each for each in map(Powers.of, arms) if each is not None]
+        if earlier_arms is not None:  # of the records in between there are only differences of sums
+            powers = [Powers(each, np.zeros(len(plan.regressors))) for each in scores]
+        yield from attack_covariates(plan, scores, powers)
+        if before is None:
+            yield from attack_replicates(plan, arms)
+    if (sums := now.plain()) is not None:
+        yield from _attack_histograms(plan, now, before)
+        earlier = None if before is None else before.plain()
+        for column, value in enumerate(plan.values):
+            yield from attack_cells(value.name, cells_of_arms(sums, column, earlier))
+
+
+def _attack_histograms(plan: Plan, now: Held, before: Held | None) -> Iterator[Finding]:
     """Read them: how many records have their value told to within a tenth; or how many of those between two states."""
     for place, bins in enumerate(plan.bins):
         counts = now.histograms[place].counts - (0 if before is None else before.histograms[place].counts)

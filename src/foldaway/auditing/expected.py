@@ -1,7 +1,8 @@
 """What to expect of a plan and a number of units, before there is any record: of an audit, and of the cohort.
 
 Records are assumed to be one for each unit, groups equally large, and levels equally common and independent. Levels
-that are less even single out more people; pooling (`tallies/pooling.py`) then joins them before a state is saved.
+that are less even single out more people; pooling (`tallies/moments/pooling.py`) then joins them before a state is
+saved.
 """
 
 from __future__ import annotations

@@ -13,9 +13,15 @@ import numpy as np
 
 from foldaway.auditing.finding import Finding, Range, both, distinct, largest
 from foldaway.plan import Plan
-from foldaway.tallies.arm import ArmTally
-from foldaway.tallies.combinations import Combinations, RawScores, indicators, level_columns, raw_scores
-from foldaway.tallies.kinds import REPLICATES
+from foldaway.tallies.moments import (
+    REPLICATES,
+    ArmTally,
+    Combinations,
+    RawScores,
+    indicators,
+    level_columns,
+    raw_scores,
+)
 
 ALONE, TWO, SOLE = "unique combinations of levels", "pairs of levels of two people", "dominance"
 RESAMPLED = "replicates"

@@ -56,9 +56,12 @@ class Questions:
         """All tokens, without their secrets."""
         return cast(list[dict[str, Any]], self._asking.ask_json("GET", "/v1/tokens"))
 
-    def issue_token(self, scope: str, trial: str | None = None) -> dict[str, Any]:
-        """A new token: ``"admin"``, ``"metrics"``, or ``"ingest"`` or ``"read"`` for one trial."""
-        return self._asking.ask_json("POST", "/v1/tokens", json=_said(scope=scope, trial=trial))
+    def issue_token(self, scope: str, trial: str | None = None, units: int | None = None) -> dict[str, Any]:
+        """A new token: ``"admin"``, ``"metrics"``, or ``"ingest"``, ``"site"`` or ``"read"`` for one trial.
+
+        A site's says how many units the site may bring at most.
+        """
+        return self._asking.ask_json("POST", "/v1/tokens", json=_said(scope=scope, trial=trial, units=units))
 
     def revoke_token(self, id: str) -> None:
         """Revoke a token, by its id."""

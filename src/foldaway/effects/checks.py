@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -13,7 +12,7 @@ from foldaway.effects.effect import Effect, sentence
 from foldaway.effects.effects import Effects
 from foldaway.effects.headline import with_correction
 from foldaway.inference.loss import Loss, loss_of
-from foldaway.inference.rounding import STEPS, coarse_p_value, round_count, to_steps
+from foldaway.inference.rounding import coarse_p_value, round_count
 from foldaway.inference.sample_ratio import SUSPICIOUS, SampleRatio
 from foldaway.plan import Plan
 from foldaway.plan.vocabulary import ESTIMATORS
@@ -23,6 +22,10 @@ ROUNDED = (
     "Levels are rounded to a quarter of their standard error and counts to match, so that no person's value can be "
     "worked out from the results."
 )
+
+
+EITHER = "Either the randomisation is broken, or an arm changes how many records a unit has."
+"""What it may mean that records of units do not fit the plan's probabilities."""
 
 
 class Checks(NamedTuple):
@@ -90,7 +93,6 @@ def _told_ratio(ratio: SampleRatio) -> SampleRatio:
         ratio,
         observed=_rounded(ratio.observed),
         expected={arm: float(n) for arm, n in _rounded(ratio.expected).items()},
-        statistic=None if ratio.statistic is None else float(to_steps(math.sqrt(ratio.statistic), 1 / STEPS)) ** 2,
         p_value=coarse_p_value(ratio.p_value),
     )
 
@@ -122,7 +124,7 @@ def _cautioned(row: Effect, ratio: SampleRatio) -> Effect:
     """The row, with a note if it takes the plan's probabilities for those of records that do not fit them."""
     if not ESTIMATORS[row.estimator].assumes or ratio.state == "passes":
         return row
-    doubt = "the arms' counts contradict" if ratio.state == "fails" else "may not be the ones used for the allocation"
+    doubt = "may not be the ones used for the allocation" if ratio.state == "open" else "the arms' counts contradict"
     said = f"{row.estimator} relies on the plan's probabilities, which {doubt}: prefer another estimator."
     return replace(row, note=said if row.note is None else f"{said} {row.note}")
 
@@ -130,7 +132,7 @@ def _cautioned(row: Effect, ratio: SampleRatio) -> Effect:
 def _alarm(plan: Plan, checks: Checks) -> str | None:
     """What to read before any effect."""
     said = [
-        _ratio_alarm(checks.ratio),
+        ratio_alarm(checks.ratio),
         f"No effect is shown: {checks.excess}" if checks.excess else None,
         *_loss_alarms(plan, checks.losses),
     ]
@@ -172,12 +174,13 @@ def _share(loss: Loss, arm: str) -> str:
     return f"{percent:g} %"
 
 
-def _ratio_alarm(ratio: SampleRatio) -> str | None:
-    if ratio.ok:
+def ratio_alarm(ratio: SampleRatio) -> str | None:
+    """What to read first where the arms' counts do not fit."""
+    if ratio.state not in ("look", "fails"):
         return None
     cause = "Find out why before you trust any effect."
-    if ratio.test == "groups":
-        cause = f"Either the randomisation is broken, or an arm changes how many records a unit has. {cause}"
+    if ratio.state == "look":
+        cause = f"{EITHER} In the first case no effect can be trusted, so find out which it is."
     return (
         f"The arms' {ratio.counted} do not fit the plan's probabilities (p below {SUSPICIOUS}): {seen(ratio)} "
         f"expected. {cause}"
@@ -192,7 +195,10 @@ def seen(ratio: SampleRatio) -> str:
 def _tested(loss: Loss) -> str:
     if loss.p_value is None:
         return "; it is unknown whether the arms differ in this"
-    return f"; p = {loss.p_value:.2g} for no difference between the arms" if loss.p_value >= SUSPICIOUS else ""
+    if loss.state == "fails":  # the alarm says so
+        return ""
+    look = ". Look into this: the arms may have lost different shares" if loss.state == "look" else ""
+    return f"; p = {loss.p_value:.2g} for no difference between the arms{look}"
 
 
 def _notes_on_faults(checks: Checks, plan: Plan) -> Iterator[str]:
@@ -219,11 +225,13 @@ def _notes_on_faults(checks: Checks, plan: Plan) -> Iterator[str]:
                 "Whether the arms' shares of faulty records differ is not tested: they are not counted by stratum, "
                 "and the arms' probabilities differ between strata."
             )
-        elif loss.outcome is None and loss.state == "fails" and plan.grouped:
+        elif loss.outcome is None and loss.state in ("look", "fails") and plan.grouped:
             yield (
-                f"The arms' shares of faulty records differ: {lost}. This is more than chance if records are "
-                "independent, and may be chance if the records of a unit are faulty together."
+                f"The arms' shares of faulty records differ: {lost}{_tested(loss)}. The test assumes that records are "
+                "independent; the difference may be chance if the records of a unit are faulty together."
             )
+        elif loss.outcome is None and loss.state == "look":
+            yield f"Shares of faulty records: {lost}{_tested(loss)}."
     columns: dict[str, list[str]] = {}
     for fault in faults.clipped:
         columns.setdefault(fault.column, []).append(f"{fault.arm} {fault.records:,}")

@@ -18,7 +18,8 @@ import msgspec
 from foldaway.effects.effect import Effect
 from foldaway.effects.findings import Findings
 from foldaway.inference.intervals import corrected
-from foldaway.plan.vocabulary import BOOTSTRAP, DIFFERENCE, ERRORS, ESTIMATORS, MODES, best
+from foldaway.plan import Plan
+from foldaway.plan.vocabulary import BOOTSTRAP, ERRORS, ESTIMATORS, MODES, SUMS, best
 
 # Records of the smaller arm for each of its coefficients, below which arms are not adjusted each on its own.
 _ENOUGH = 20
@@ -44,9 +45,9 @@ class Comparison(NamedTuple):
 
     @property
     def bootstrap(self) -> Effect | None:
-        """The leading estimator's row with errors from the bootstrap, if they can be told, whichever kind leads."""
-        same = (row for row in self.rows if (row.estimator, row.se_kind) == (self.lead.estimator, BOOTSTRAP))
-        return next((row for row in same if row.reliable), None)
+        """The leading estimator's row with errors from the bootstrap; if it has none, the best estimator's."""
+        rows = {row.estimator: row for row in self.rows if row.se_kind == BOOTSTRAP and row.reliable}
+        return rows.get(self.lead.estimator) or (rows[best(ESTIMATORS, rows)] if rows else None)
 
 
 def headline(rows: Iterable[Effect]) -> list[Effect]:
@@ -74,10 +75,16 @@ def comparisons(effects: Findings) -> list[Comparison]:
 
 
 def _comparison(effects: Findings, rows: list[Effect]) -> Comparison:
-    by_estimator = {row.estimator: row for row in headline(rows)}
+    fitting = [row for row in rows if allows_for_units(effects.plan, row)]  # none only where rows were filtered
+    by_estimator = {row.estimator: row for row in headline(fitting or rows)}
     reliable = [name for name, row in by_estimator.items() if row.reliable]
     lead = by_estimator[_leading(effects, reliable or list(by_estimator))]
     return Comparison(lead.outcome, lead.arm, lead.control, lead, rows)
+
+
+def allows_for_units(plan: Plan, row: Effect) -> bool:
+    """Whether a row's error allows for what records have in common, if they may: without that none leads."""
+    return not plan.several or ERRORS[row.se_kind].clusters or row.se_kind == BOOTSTRAP
 
 
 def _leading(effects: Findings, there: Sequence[str]) -> str:
@@ -86,8 +93,6 @@ def _leading(effects: Findings, there: Sequence[str]) -> str:
         there = [name for name in there if not ESTIMATORS[name].assumes] or there
     if plan.estimators:
         return next((name for name in plan.estimators if name in there), there[0])
-    if plan.strata is not None and DIFFERENCE in there:
-        return DIFFERENCE  # arms are compared within strata; an adjusted mean has the strata's own spread in it
     # Whether each arm has records enough to be adjusted on its own.
     large = min(effects.sample_ratio.observed.values(), default=0) >= _ENOUGH * len(plan.regressors)
     if plan.mode is not None and MODES[plan.mode].at_close:
@@ -101,15 +106,17 @@ def why(effects: Findings, lead: Effect) -> str:
     plan = effects.plan
     if plan.estimators and plan.estimators[0] == lead.estimator:
         return "the plan names it first."
+    if plan.estimators and lead.estimator not in plan.estimators:
+        return "its error allows for units with several records."
     if plan.estimators:
         return "the estimators that the plan names before it could not be computed."
-    if plan.strata is not None and lead.estimator == DIFFERENCE:
-        return "it compares the arms within strata."
     outcome = plan.outcome(lead.outcome)
     if plan.covariates and not any(ESTIMATORS[name].adjusts for name in outcome.READ_BY):
         return f"{outcome.LEVEL}s are not adjusted for covariates."
     if plan.covariates and not ESTIMATORS[lead.estimator].adjusts:
         return "the estimators that adjust for the covariates could not be computed."
+    if plan.strata is not None and outcome.KIND in ("mean", "share") and SUMS in ESTIMATORS[lead.estimator].sources:
+        return "it compares the arms within strata."
     return ESTIMATORS[lead.estimator].because
 
 

@@ -25,16 +25,6 @@ _AGAIN = 200
 _MOSTLY = 0.9
 
 
-def coarse(n: int) -> int:
-    """A number of records as progress: the largest power of two below it.
-
-    Example:
-        >>> coarse(1_500), coarse(0)
-        (1024, 0)
-    """
-    return 1 << (n - 1).bit_length() - 1 if n > 1 else 0
-
-
 def protected(plan: Plan) -> str:
     """What a release of the plan protects, in a sentence."""
     records = many(plan.unit_records, "record")

@@ -1,7 +1,8 @@
 """What a comparison comes to, in a word that needs no statistics, by the row that it leads with.
 
 A verdict is for a single look at the data. `anytime` is the verdict that holds however often one looks; where the two
-differ, the first is right only if nobody has looked before.
+differ, the first is right only if nobody has looked before. What holds at any time holds at a single look too, and that
+an arm is worse is said before anything that softens it.
 """
 
 from __future__ import annotations
@@ -19,10 +20,22 @@ from foldaway.inference.intervals import corrected, critical
 from foldaway.inference.rounding import two_digits
 from foldaway.plan import Outcome
 
-Word = Literal["better", "worse", "higher", "lower", "not worse", "alike", "not decided yet", "no verdict"]
+Word = Literal[
+    "better",
+    "worse",
+    "worse within margin",
+    "higher",
+    "lower",
+    "not worse",
+    "alike",
+    "not decided yet",
+    "no verdict",
+]
 
 UNDECIDED: Word = "not decided yet"
 NONE: Word = "no verdict"
+HARMED: Word = "worse"
+WITHIN: Word = "worse within margin"
 _OPEN = (UNDECIDED, NONE)
 
 # An effect closer than so many standard errors to what it is compared with may lie on either side of it, and says
@@ -53,8 +66,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         p_value: The p-value of what is asked, corrected for several comparisons as the plan says.
         verdict: The verdict, for a single look.
         anytime: The verdict that holds however often one looks.
-        words: The verdict as people read it: with “, one look” where it holds for a single look alone, and without
-            “yet” once the trial is closed.
+        words: The verdict as people read it: the stronger finding of the two; with “, one look” where it holds for a
+            single look alone, and without “yet” once the trial is closed.
         why: Why there is no verdict, or none that holds at any time.
         more_records: About how many more records it takes until a verdict holds at any time (where there is no such
             test, for a single look), if the effect stays as it is; None if it holds, or if that cannot be told. Of a
@@ -91,8 +104,13 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def holds(self) -> bool:
-        """Whether the verdict holds however often one looks."""
-        return self.decided and self.anytime == self.verdict
+        """Whether the verdict as people read it holds however often one looks."""
+        return self.decided and self.anytime in (self.verdict, HARMED)
+
+    @property
+    def shown(self) -> Word:
+        """The verdict that people read, without what is said of looks."""
+        return self.anytime if self.holds else self.verdict
 
 
 # What a verdict has of the row that leads.
@@ -122,7 +140,11 @@ def _verdict(effects: Findings, comparison: Comparison, once: float | None, ever
     p = row.p_value if row.p_adjusted is None else row.p_adjusted
     at_any_time = row.anytime_p_value if row.anytime_p_adjusted is None else row.anytime_p_adjusted
     alpha = 1 - effects.confidence
-    said = (_word(outcome, row, p, once, alpha), _word(outcome, row, at_any_time, ever, alpha))
+    shown, against = _below(at_any_time, alpha), _below(ever, alpha)
+    said = (
+        _word(outcome, row, shown or _below(p, alpha), against or _below(once, alpha)),
+        _word(outcome, row, shown, against),
+    )
     why = row.anytime_why
     if doubt := row.why if not row.reliable else doubt_of(effects, row.outcome):
         said, why = (NONE, NONE), doubt
@@ -144,7 +166,9 @@ def _verdict(effects: Findings, comparison: Comparison, once: float | None, ever
 def _words(once: Word, ever: Word, *, final: bool) -> str:
     if final and once == UNDECIDED:
         return once.removesuffix(" yet")
-    return once if once == ever or once in _OPEN else f"{once}, one look"
+    if once == ever or once in _OPEN:
+        return once
+    return ever if ever == HARMED else f"{once}, one look"
 
 
 def doubt_of(effects: Findings, outcome: str) -> str | None:
@@ -158,19 +182,21 @@ def doubt_of(effects: Findings, outcome: str) -> str | None:
     return None
 
 
-def _word(outcome: Outcome, row: Effect, p: float | None, against: float | None, alpha: float) -> Word:
-    """What a test says; "not decided yet" where there is none."""
-    if p is None or row.estimate is None:
+def _below(p: float | None, alpha: float) -> bool:
+    return p is not None and p < alpha
+
+
+def _word(outcome: Outcome, row: Effect, shown: bool, against: bool) -> Word:
+    """What tests say: whether they show what is asked, and whether the opposite."""
+    if row.estimate is None or not (shown or against):
         return UNDECIDED
-    if p < alpha:
-        match outcome.asks:
-            case "not worse" | "alike" | "better" as shown:
-                return shown
-            case _:
-                return _direction(outcome, row.estimate)
-    if against is not None and against < alpha:
-        return _direction(outcome, row.estimate)
-    return UNDECIDED
+    match outcome.asks:
+        case "not worse" if against:
+            return WITHIN if shown else _direction(outcome, row.estimate)
+        case "not worse" | "alike" | "better" as asked if shown:
+            return asked
+        case _:
+            return _direction(outcome, row.estimate)
 
 
 def _direction(outcome: Outcome, estimate: float) -> Word:

@@ -242,6 +242,10 @@ def _unproven(read: Certificate, ledger: Ledger, heads: Sequence[str], signer: s
         )
     if ledger.last(KEY_IN_USE) is None:
         yield "That a secret key is gone: the trial had none of its own. Its server's key has encrypted the tallies."
+    yield (
+        "That arms were concealed. Arms from `plan.assign` are public: anybody who has the plan in this file and an "
+        "identifier can compute them. Arms from `trial.assign` cannot be computed without the trial's key."
+    )
     if not ledger.closed:
         yield "That anything was destroyed: the trial is still open, and its tallies and its key still exist."
     keys = sorted({read.key, *(entry.key for entry in ledger)})

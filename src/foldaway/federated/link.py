@@ -121,8 +121,8 @@ def _wrong_token(refused: ServerError) -> ServerError | None:
     if refused.status not in (401, 403):
         return None
     return ServerError(
-        "the coordinator rejects this token, or the trial's name is misspelt. Devices and sites need the trial's "
-        "ingest token, which foldaway trial create has shown; foldaway token issue ingest NAME issues another.",
+        "the coordinator rejects this token, or the trial's name is misspelt. Devices need the trial's ingest token, "
+        "which foldaway trial create has shown; a site needs one from foldaway token issue site NAME --units N.",
         refused.status,
     )
 

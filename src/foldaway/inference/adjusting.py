@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.inference.group_regression import pooled_slopes, raw_slopes
+from foldaway.inference.group_regression import arm_weights, contrast_slopes, raw_slopes
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.tallies.complete_cases import CompleteCases
@@ -45,7 +45,7 @@ def rare_columns(plan: Plan, moments: GroupMoments) -> NDArray[np.intp]:
     everyone = moments.moments.sum(axis=(0, 1))
     counts = everyone[0] @ moments.frame.F[:, 1 : moments.shape.row.regressors]
     few = np.minimum(counts, everyone[0, 0] - counts) < plan.privacy.cohort
-    levels = np.array([name.endswith("]") and name.partition("[")[0] in plan.levels for name in plan.regressors[1:]])
+    levels = np.array([name.endswith("]") and name.partition("[")[0] in plan.levels for name in plan.predictors[1:]])
     return np.flatnonzero(few & levels)
 
 
@@ -83,10 +83,10 @@ def fit_starts(cases: CompleteCases, plan: Plan | None = None) -> Start:
 
 
 def fit_start(moments: GroupMoments, *, rare: NDArray[np.intp] | None = None, told: bool = False) -> Start:
-    """Coefficients of the regression on arms and covariates, pooled within arms.
+    """Coefficients of the outcomes on the covariates within arms, by `contrast_slopes`.
 
-    Fitted on all records of a trial and used for all of them, they make the difference of means of ỹ the pooled
-    regression's coefficient of the arm: by the normal equations that coefficient is ȳ_a − ȳ_c − (x̄_a − x̄_c)'β.
+    Fitted on all records of a trial and used for all of them, they make the difference of means of ỹ the adjusted
+    effect ȳ_a − ȳ_c − (x̄_a − x̄_c)'β; with arms of equal size that is the pooled regression's coefficient of the arm.
     Directions that the records do not show get 0.
 
     Args:
@@ -103,9 +103,10 @@ def fit_start(moments: GroupMoments, *, rare: NDArray[np.intp] | None = None, to
         return Start(None, none, why)
     moments = moments.reframed()
     frame, whole = moments.frame, moments.moments.sum(axis=1)
+    weights = arm_weights(moments)
     fits = np.concatenate([whole[None], whole - np.moveaxis(moments.moments, 1, 0)])
     slopes = np.stack(
-        [raw_slopes(pooled_slopes(fits, frame, k, o).coef, frame, k) for o in range(row.outcomes)], axis=1
+        [raw_slopes(contrast_slopes(fits, frame, k, o, weights).coef, frame, k) for o in range(row.outcomes)], axis=1
     )
     if rare is not None:
         slopes[..., rare] = 0

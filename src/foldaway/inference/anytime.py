@@ -56,6 +56,9 @@ _ROUNDING = 1e-9
 _FAR = 1e100
 
 
+_NOBODY = np.zeros(1)
+
+
 class Anytime(NamedTuple):
     """An interval and a p-value that hold at all times at once; None, and `why`, while there is none."""
 
@@ -220,23 +223,46 @@ def evidence_of(sums: Sums, outcome: int, arms: NDArray[np.intp]) -> Floats:
     return evidence(n, total, sums.absolute[arms, outcome], squares, (weight, mass, mass * mean))
 
 
-def anytime_effect(
-    levels: Levels, arm: int, found: float, confidence: float, tightest_at: int, claim: Claim = DIFFERS
-) -> Anytime:
-    """The interval at any time for an arm's effect, or what it waits for: enough `evidence` in the outcome, `found`."""
-    why = withheld(levels, (arm, 0))
+class Watched(NamedTuple):
+    """What an interval at any time is read from.
+
+    Attributes:
+        levels: Those of the control and the arm, by which they are watched; None where there is no interval, as `why`
+            says.
+        evidence: What `evidence` says of the outcome in these arms.
+        n: How many observations there are so far, of all arms: records, or units.
+        inflation: By how much the error exceeds the one of a single look; None if the levels tell.
+        by_unit: Whether the error comes from units, although not by group.
+        why: Why there is no interval.
+    """
+
+    levels: Levels | None = None
+    evidence: float = 0.0
+    n: Floats = _NOBODY
+    inflation: float | None = None
+    by_unit: bool = False
+    why: str = ""
+
+
+def anytime_effect(watched: Watched, confidence: float, tightest_at: int, claim: Claim = DIFFERS) -> Anytime:
+    """The interval at any time for the arm that is watched, or what it waits for."""
+    levels = watched.levels
+    if levels is None:
+        return Anytime(why=watched.why)
+    why = withheld(levels, (1, 0))
     if not why and levels.groups is not None:
-        groups = int(min(levels.groups[arm], levels.groups[0]))
+        groups = int(min(levels.groups[1], levels.groups[0]))
         if groups < LEAST_GROUPS_ANYTIME:
             needed = LEAST_GROUPS_ANYTIME
             why = f"an any-time interval needs units in {needed} groups of each arm; an arm has units in {groups}."
-    if why := why or waiting(found):
+    if why := why or waiting(watched.evidence):
         return Anytime(why=why)
-    estimate, _, df = (float(x) for x in difference_of(levels, arm))
-    if levels.groups is None:
-        df = math.inf
-    error = math.sqrt(float(anytime_variance(levels, arm)))
-    return anytime_interval(claim, estimate, error, float(levels.n.sum()), confidence, tightest_at, df)
+    estimate, variance, df = (float(x) for x in difference_of(levels, 1))
+    error = math.sqrt(float(anytime_variance(levels, 1)))
+    if watched.inflation is not None:
+        error = math.sqrt(variance) * watched.inflation
+    df = math.inf if levels.groups is None and not watched.by_unit else df
+    return anytime_interval(claim, estimate, error, float(np.sum(watched.n)), confidence, tightest_at, df)
 
 
 def waiting(found: float) -> str:

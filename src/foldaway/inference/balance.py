@@ -25,10 +25,10 @@ from foldaway.inference.sample_ratio import SUSPICIOUS
 from foldaway.inference.welch import Spread, spread_of, welch
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
-from foldaway.tallies.arm import ArmTally
-from foldaway.tallies.grouped import Grouped
-from foldaway.tallies.kinds import RECORDS, UNITS
-from foldaway.tallies.scores import Scores
+from foldaway.tallies import Grouped, cases_of
+from foldaway.tallies.moments.arm import ArmTally
+from foldaway.tallies.moments.kinds import RECORDS, UNITS
+from foldaway.tallies.moments.scores import Scores
 
 CUSTOMARY = 0.1
 """The difference beyond which covariates are customarily called out of balance (Austin 2009)."""
@@ -110,8 +110,9 @@ def prediction_balance(plan: Plan, tallies: Grouped) -> list[Balance]:
 
     None if outcomes are not adjusted, or where an arm's error cannot be told.
     """
-    sums = tallies.sums if tallies.moments is None else tallies.moments.lean(fit_starts(tallies.moments).predictor)
-    if sums is None or not sums.shape.adjusted:
+    cases = cases_of(tallies)
+    sums = tallies.plain() if cases is None else cases.lean(fit_starts(cases).predictor)
+    if not sums.shape.adjusted:
         return []
     balances = []
     for outcome, value in enumerate(plan.values):

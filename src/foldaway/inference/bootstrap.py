@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from foldaway.errors import EstimateError
 from foldaway.inference.claim import DIFFERS, Claim
 from foldaway.numerics.block import Floats
-from foldaway.tallies.arm import ArmTally
-from foldaway.tallies.frame import Frame
-from foldaway.tallies.kinds import REPLICATES
-from foldaway.tallies.replicates import Replicates
+from foldaway.tallies.moments.arm import ArmTally
+from foldaway.tallies.moments.frame import Frame
+from foldaway.tallies.moments.kinds import REPLICATES
+from foldaway.tallies.moments.replicates import Replicates
 
 # A replicate whose regressors, at unit length, are this close to dependent has no regression.
 _SINGULAR = 1e-10
@@ -88,14 +88,9 @@ def replicates_of(arm: ArmTally) -> int:
     return len(_tally(arm).totals) if REPLICATES in arm.tallies else 0
 
 
-def moments(frame: Frame, arm: ArmTally, outcome: int) -> tuple[Floats, Floats]:
-    """Every replicate's moments of an arm in another frame; the arm's other tallies need not go there."""
-    return _tally(arm).rebase(arm.frame.change_to(frame)).moments(outcome)
-
-
 def replicates_in(frame: Frame, arm: ArmTally, outcome: int) -> ArmReplicates:
-    """An arm's replicates in another frame."""
-    square, cross = moments(frame, arm, outcome)
+    """An arm's replicates in another frame, to which its other tallies need not go."""
+    square, cross = _tally(arm).rebase(arm.frame.change_to(frame)).moments(outcome)
     weight = square[:, 0, 0]
     with np.errstate(divide="ignore", invalid="ignore"):
         return ArmReplicates(weight, square[:, 0] / weight[:, None], cross[:, 0] / weight, square, cross)
@@ -120,13 +115,6 @@ def _tally(arm: ArmTally) -> Replicates:
 
 
 # Regressions in every replicate.
-
-
-def mean_of(arms: Sequence[ArmReplicates]) -> Floats:
-    """The mean of the regressors over all arms, in every replicate."""
-    total = np.sum([arm.xx[:, 0] for arm in arms], axis=0)
-    mean: Floats = total / total[:, :1]
-    return mean
 
 
 def lengths(square: Floats) -> Floats:

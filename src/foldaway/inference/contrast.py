@@ -1,21 +1,28 @@
-"""What estimators share: the question, and a contrast of a regression's coefficients as the answer."""
+"""What estimators share: the question, a design, and a contrast of its coefficients as the answer.
+
+A design says once what an estimator is: a regression over the arms, and how the control's level and the arm's are read
+from its coefficients. A `Regression` is solved by QR on the arms' factors, whose errors are sandwiches of that fit; and
+by the normal equations of every replicate of the bootstrap at once.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from foldaway.errors import EstimateError
+from foldaway.inference.bootstrap import ArmReplicates, Replicated, lengths, solve
 from foldaway.inference.few_units import degrees_of_freedom
-from foldaway.inference.fit import Fit
+from foldaway.inference.fit import ArmModel, Fit
 from foldaway.inference.variance import covariance
 from foldaway.numerics.block import Floats
 from foldaway.plan.vocabulary import ERRORS
-from foldaway.tallies.arm import ArmTally
-from foldaway.tallies.frame import Frame
+from foldaway.tallies.moments.arm import ArmTally
+from foldaway.tallies.moments.frame import Frame
 
 
 class Question(NamedTuple):
@@ -37,6 +44,21 @@ class Estimate(NamedTuple):
     base: float
     base_std_error: float
     covariance: float
+
+
+class Design(NamedTuple):
+    """A regression over the arms.
+
+    Attributes:
+        maps: By arm, L: a record with the regressors x = [1, covariates] has the model row L x (q by k).
+        scales: By arm, what its outcome is multiplied by.
+        levels: From the mean of x over all records (…, k), the control's level and the arm's as combinations of the
+            coefficients (…, 2, q).
+    """
+
+    maps: Sequence[Floats]
+    scales: Sequence[float]
+    levels: Callable[[Floats], Floats]
 
 
 class Contrast:
@@ -72,6 +94,40 @@ class Contrast:
     def variance(self, contrast: Floats, kind: str) -> float:
         """The variance of a combination of the coefficients."""
         return float(contrast @ covariance(self.fit, kind) @ contrast)
+
+
+class Regression(ABC):
+    """An estimator that is a regression over the arms, in every way in which it is computed."""
+
+    @abstractmethod
+    def design(self, question: Question) -> Design:
+        """What the estimator is."""
+
+    def fitted(self, question: Question) -> Contrast:
+        """The regression on the arms' factors."""
+        frame, center = common_frame(question)
+        maps, scales, levels = self.design(question)
+        models = [ArmModel(*each) for each in zip(question.arms, maps, scales, strict=True)]
+        base, treated = levels(overall_mean(question.arms, frame))
+        return Contrast(Fit(models, question.outcome, frame), treated - base, base, center)
+
+    def replicated(self, question: Question, arms: Sequence[ArmReplicates], center: float) -> Replicated:
+        """The same regression in every replicate at once, by its normal equations.
+
+        Args:
+            question: The question.
+            arms: The arms' replicates, in the common frame.
+            center: What their outcomes are less.
+        """
+        maps, scales, levels_at = self.design(question)
+        each = list(zip(maps, scales, arms, strict=True))
+        square: Floats = np.sum([L @ arm.xx @ L.T for L, _, arm in each], axis=0)
+        cross: Floats = np.sum([scale * arm.xy @ L.T for L, scale, arm in each], axis=0)
+        columns = self.fitted(question).fit.used  # those that add no direction in the sample have none in a replicate
+        coef, good = solve(square, cross, columns, lengths(square))
+        total = np.sum([arm.xx[:, 0] for arm in arms], axis=0)
+        levels = np.einsum("...lq,...q->...l", levels_at(total / total[:, :1]), coef)
+        return levels[..., 1] - levels[..., 0], levels[..., 0] + center, good
 
 
 def overall_mean(arms: Sequence[ArmTally], frame: Frame) -> Floats:

@@ -1,20 +1,18 @@
-"""Whether several effects differ: those of all arms from nothing, or those of one arm between levels of a segment.
+"""Whether any of several arms differs from the control.
 
-The groups give the covariance of all effects θ jointly, so a unit with records in several arms or levels is right, too.
-Under the hypothesis that D θ = 0, the Wald statistic divided by its rank is about F, with the degrees of freedom of the
-least certain of the effects and Hotelling's correction for a covariance that is estimated.
+The groups give the covariance of all effects jointly, so a unit with records in several arms is right, too. If there
+are none, the Wald statistic divided by its rank is about F, with the degrees of freedom of the least certain of the
+effects and Hotelling's correction for a covariance that is estimated.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 
 from foldaway.inference.levels import Levels, difference_of, withheld
-from foldaway.numerics.block import Floats
 
 
 class JointTest(msgspec.Struct, frozen=True):
@@ -42,38 +40,16 @@ def arms_differ(levels: Levels) -> JointTest | None:
         >>> test.df, round(test.statistic, 2), round(test.p_value, 4)
         (2, 4.85, 0.009)
     """
-    arms = len(levels.value)
-    contrasts = np.eye(arms)[1:] - np.eye(arms)[0]
-    return _joint(levels, contrasts, [(arm, 0) for arm in range(1, arms)])
-
-
-def levels_differ(levels: Levels, arms: int, arm: int, told: Sequence[int]) -> JointTest | None:
-    """The test of whether one arm's effects differ between levels of a segment; none if fewer than two are told.
-
-    Args:
-        levels: Levels of all arms at all levels of the segment, the arms of a level side by side, jointly.
-        arms: How many arms there are.
-        arm: The arm that is compared with the first.
-        told: The places of the levels whose effects can be told.
-    """
-    pairs = [(level * arms + arm, level * arms) for level in told]
-    each = np.eye(levels.value.shape[-1])
-    effects = np.array([each[ours] - each[control] for ours, control in pairs]).reshape(-1, len(each))
-    return _joint(levels, effects[1:] - effects[:1], pairs)
-
-
-def _joint(levels: Levels, D: Floats, pairs: Sequence[tuple[int, int]]) -> JointTest | None:
-    """The test of D · levels = 0, in which these pairs of arms are compared."""
     from scipy.special import chdtrc, fdtrc
 
-    rank, involved = len(D), np.flatnonzero(D.any(axis=0))
+    rank, pairs = len(levels.value) - 1, [(arm, 0) for arm in range(1, len(levels.value))]
+    D = np.eye(rank + 1)[1:] - np.eye(rank + 1)[0]
+    values = levels.value if levels.away is None else levels.away
     if not rank or any(withheld(levels, pair) for pair in pairs):
         return None
-    D, values = D[:, involved], (levels.value if levels.away is None else levels.away)[involved]
-    covariance = levels.covariance[np.ix_(involved, involved)]
-    if not (np.all(np.isfinite(values)) and np.all(np.isfinite(covariance))):
+    if not (np.all(np.isfinite(values)) and np.all(np.isfinite(levels.covariance))):
         return None
-    apart, spread = D @ values, D @ covariance @ D.T
+    apart, spread = D @ values, D @ levels.covariance @ D.T
     sizes = np.linalg.eigvalsh(spread)
     if not sizes[0] > rank * np.finfo(float).eps * sizes[-1]:
         return None

@@ -20,7 +20,7 @@ from foldaway.inference.levels import LEAST_GROUPS
 from foldaway.inference.variance import is_clustered
 from foldaway.numerics.block import Floats
 from foldaway.plan.vocabulary import CR0, ERRORS, UNITS
-from foldaway.tallies.arm import ArmTally
+from foldaway.tallies.moments.arm import ArmTally
 
 LEAST_EFFECTIVE = 1.5
 """With fewer effective units, an arm's records are all but those of one unit."""

@@ -19,8 +19,8 @@ import numpy as np
 from foldaway.errors import EstimateError
 from foldaway.numerics.block import Floats
 from foldaway.numerics.linalg import solve_upper
-from foldaway.tallies.arm import ArmTally
-from foldaway.tallies.frame import NO_DIRECTION, Frame
+from foldaway.tallies.moments.arm import ArmTally
+from foldaway.tallies.moments.frame import NO_DIRECTION, Frame
 
 # A column of which less than this share is left, once the intercept and then the columns before it are taken out, adds
 # no direction: rounding is more than a millionth of what is left.

@@ -3,51 +3,36 @@
 from __future__ import annotations
 
 from foldaway.inference.adjusting import LEAST_PER_COLUMN, Start, fit_starts, too_few
-from foldaway.plan import Plan
-from foldaway.tallies import Arms, Grouped, Holding
-from foldaway.tallies.pooling import rare_levels
+from foldaway.tallies import Held, fitted_cases_of, grouped_of
 
 
-def is_rich(tallies: Holding) -> bool:
-    """Whether a trial holds moments by group, which become sums when it is first saved."""
-    return isinstance(tallies, Grouped) and tallies.moments is not None
-
-
-def is_ripe(tallies: Holding) -> bool:
+def is_ripe(held: Held) -> bool:
     """Whether the first write may come: it fixes the coefficients, and of too few records there would be none.
 
     But it waits no longer than for ten times as many: most records may lack an outcome for good.
     """
-    if not isinstance(tallies, Grouped) or tallies.moments is None:
+    if (cases := fitted_cases_of(held)) is None:
         return True
-    largest = tallies.moments.parts[tallies.moments.largest]
-    return not too_few(largest) or tallies.n >= 10 * LEAST_PER_COLUMN * largest.shape.row.regressors
+    largest = cases.parts[cases.largest]
+    return not too_few(largest) or held.n >= 10 * LEAST_PER_COLUMN * largest.shape.row.regressors
 
 
-def start_of(plan: Plan, tallies: Holding) -> Start | None:
-    """The coefficients that are fixed, or that the records so far give; none if the trial keeps moments."""
-    if not isinstance(tallies, Grouped):
-        return None
-    if tallies.moments is None:
-        return Start(tallies.predictor, None, tallies.why)
-    start = fit_starts(tallies.moments, plan)
+def start_of(held: Held) -> Start:
+    """The coefficients that are fixed, or that the records so far give, of a trial that keeps sums."""
+    if (cases := fitted_cases_of(held)) is None:
+        return Start(grouped_of(held).predictor, None, grouped_of(held).why)
+    start = fit_starts(cases, held.plan)
     if start.predictor is None:
         saved = "it was saved before there were so many. Put coefficients into its plan: `foldaway plan calibrate`."
         return start._replace(why=f"{start.why.partition(';')[0]}, and {saved}")
     return start
 
 
-def fixed(plan: Plan, tallies: Holding, start: Start | None = None) -> Holding:
-    """Rich tallies made lean: coefficients are fixed and sums alone kept, from which no regression can be read.
+def fixed(held: Held, start: Start | None = None) -> Held:
+    """Tallies as they are kept: coefficients are fixed, so that no regression can be read from them.
 
-    Of a trial that keeps moments, levels that too few people have in an arm are pooled. Devices and sites have rules of
-    their own for what they send. Coefficients may come from more records than are here: `start`.
+    Levels that too few units have are pooled. Coefficients may come from more records than are here: `start`.
     """
-    least = plan.privacy.smallest_cell
-    if isinstance(tallies, Arms):
-        return tallies if plan.federated is not None else tallies.pool(rare_levels(plan, tallies.arms, least))
-    if tallies.moments is not None and tallies.n:
-        start = start or start_of(plan, tallies)
-        assert start is not None
-        tallies = tallies.fixed(start.predictor, start.without, start.why)
-    return tallies.pooled(least)
+    if held.unfixed and held.n:
+        held = held.fixed(*(start or start_of(held)))
+    return held.pooled()

@@ -1,5 +1,8 @@
 """Regression from moments by group, on all of them and without each in turn: its delete-a-group jackknife.
 
+The slopes are those that make the variance of the arms' differences smallest (`inference/unequal_arms.py`). With arms
+of equal size they are the pooled regression's.
+
 Everything is batched over leading axes: the G fits without a group are one call. Moments are in a frame, in which the
 normal equations are well conditioned; directions that the records do not show get the coefficient 0.
 """
@@ -14,13 +17,14 @@ from numpy.typing import NDArray
 from foldaway.errors import EstimateError
 from foldaway.inference.fit import COLLINEAR, directions
 from foldaway.inference.jackknife import jackknifed
-from foldaway.inference.levels import LEAST_GROUPS, Levels
+from foldaway.inference.levels import LEAST_GROUPS, Levels, over
+from foldaway.inference.unequal_arms import by_comparison, with_freedom
 from foldaway.inference.welch import Spread, spread_of, welch
 from foldaway.numerics.block import Floats
 from foldaway.numerics.linalg import solve_upper
 from foldaway.numerics.threads import one_blas_thread
-from foldaway.tallies.frame import NO_DIRECTION, Frame
 from foldaway.tallies.group_moments import GroupMoments, factor_of
+from foldaway.tallies.moments.frame import NO_DIRECTION, Frame
 from foldaway.tallies.predictor import Predictor, lean
 
 # Of columns scaled to correlations, a direction below this share of them is none: half of its digits are lost.
@@ -93,23 +97,36 @@ def _as_they_came(square: Floats, right: Floats, least: Floats, F: Floats) -> tu
     return coef, len(used)
 
 
-def pooled_slopes(moments: Floats, frame: Frame, k: int, outcome: int) -> Solved:
+def arm_weights(moments: GroupMoments) -> Floats:
+    """How much each arm's products count for the slopes: Σw²/(Σw)³, 1/n² without weights, as often as it is compared.
+
+    Scaled so that they add up to as much as the records, by which columns are found to have a direction.
+    """
+    second = moments.moments if moments.squared is None else moments.squared
+    weight, mass = (each[..., 0, 0].sum(axis=1) for each in (moments.moments, second))
+    each = by_comparison(weight) * np.nan_to_num(over(mass, weight))
+    scaled: Floats = each * np.nan_to_num(over(weight.sum(), np.sum(each * weight)))
+    return scaled
+
+
+def contrast_slopes(moments: Floats, frame: Frame, k: int, outcome: int, weights: Floats) -> Solved:
     """Slopes of the outcome, as it came, on the framed covariates, with an intercept per arm.
 
-    Centring each arm's moments at its own means takes the arms' intercepts out (Frisch and Waugh): what is left, summed
-    over arms, are the normal equations of the pooled regression for its slopes. Moments are (…, A, K, K), in the frame.
+    Centring each arm's moments at its own means takes the arms' intercepts out (Frisch and Waugh). What is left, added
+    up over arms as often as `arm_weights` of all records says, are the normal equations of the slopes. Moments are
+    (…, A, K, K), in the frame.
     """
-    within = _within(moments)
+    within = np.einsum("a,...aij->...ij", weights, _within(moments))
     right = within[..., 1:k, 1:] @ frame.F[1:, k + outcome]
     weight = moments[..., 0, 0].sum(axis=-1)
     return solve(within[..., 1:k, 1:k], right, weight, frame.F[:k, 1:k])
 
 
 def _within(moments: Floats) -> Floats:
-    """The products about the arms' means, over all arms: (…, K, K)."""
+    """The products about each arm's means: (…, A, K, K)."""
     weight, first = moments[..., 0, 0], moments[..., 0, :]
     safe = np.where(weight > 0, weight, 1)
-    within: Floats = (moments - first[..., :, None] * first[..., None, :] / safe[..., None, None]).sum(axis=-3)
+    within: Floats = moments - first[..., :, None] * first[..., None, :] / safe[..., None, None]
     return within
 
 
@@ -117,7 +134,7 @@ def left_out(moments: GroupMoments) -> list[int]:
     """The covariates that add no direction to those before them, within arms."""
     moments, k = moments.reframed(), moments.shape.row.regressors
     F, whole = moments.frame.F[:k, 1:k], moments.moments.sum(axis=1)
-    square = _within(whole)[1:k, 1:k]
+    square = np.einsum("a,aij->ij", arm_weights(moments), _within(whole))[1:k, 1:k]
     least = _least(np.einsum("ji,jl,li->i", F[1:], square, F[1:]), whole[:, 0, 0].sum(), F)
     raw = factor_of(square) @ F[1:]
     used = directions(raw, least * np.abs(np.diag(F[1:])))
@@ -131,16 +148,16 @@ def raw_slopes(slopes: Floats, frame: Frame, k: int) -> Floats:
 
 
 def regression_levels(
-    moments: Floats, frame: Frame, k: int, outcome: int, *, recentred: bool = True
+    moments: Floats, frame: Frame, k: int, outcome: int, weights: Floats, *, recentred: bool = True
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """The arms' levels by pooled regression at the overall means of the covariates, (…, A), and its rank.
+    """The arms' levels by regression at the overall means of the covariates, (…, A), and its rank.
 
     They are less the outcome's level in the frame, which would cost what varies its digits.
 
     A statistic of moments as `adjusted_mean` is one of sums: with coefficients from these very records, λ = 1. If not
     recentred, the levels are those at the frame's origin, which no difference depends on.
     """
-    slopes = pooled_slopes(moments, frame, k, outcome)
+    slopes = contrast_slopes(moments, frame, k, outcome, weights)
     weight = moments[..., 0, 0]
     with np.errstate(divide="ignore", invalid="ignore"):
         means = moments[..., 0, :] / weight[..., None]
@@ -163,12 +180,12 @@ class LeftOut(NamedTuple):
 
 
 def left_out_levels(moments: GroupMoments, outcome: int, *, recentred: bool = True) -> LeftOut:
-    """The pooled regression's levels on all records, and with the coefficients fitted anew without each group."""
-    k = moments.shape.row.regressors
+    """The regression's levels on all records, and with the coefficients fitted anew without each group."""
+    k, weights = moments.shape.row.regressors, arm_weights(moments)
     whole = moments.moments.sum(axis=1)
-    value, rank = regression_levels(whole, moments.frame, k, outcome, recentred=recentred)
+    value, rank = regression_levels(whole, moments.frame, k, outcome, weights, recentred=recentred)
     without = whole - np.moveaxis(moments.moments, 1, 0)
-    levels, ranks = regression_levels(without, moments.frame, k, outcome, recentred=recentred)
+    levels, ranks = regression_levels(without, moments.frame, k, outcome, weights, recentred=recentred)
     weight = moments.moments[..., 0, 0]
     # A direction that only one group shows leaves its coefficient, and the levels, without an error.
     shown = (weight > 0).sum(axis=1) if np.all(ranks == rank) else np.zeros(len(value))
@@ -176,45 +193,47 @@ def left_out_levels(moments: GroupMoments, outcome: int, *, recentred: bool = Tr
 
 
 def jackknife_regression(moments: GroupMoments, outcome: int, *, recentred: bool = True) -> Levels:
-    """The pooled regression's levels, and their covariance with the coefficients fitted anew without each group."""
+    """The regression's levels, and their covariance with the coefficients fitted anew without each group."""
     value, without, shown, level = left_out_levels(moments, outcome, recentred=recentred)
     levels = jackknifed(value, without, moments.moments[..., 0, 0].T)
     return levels._replace(value=level + value, n=moments.records.sum(axis=1), groups=shown, away=value)
 
 
-def regression_welch(moments: GroupMoments, outcome: int) -> Levels:
-    """The pooled regression's levels, and their covariance for independent records.
+def spent_by_slopes(moments: GroupMoments) -> Floats:
+    """How many slopes each arm has chosen, (A,), which add up to the rank: `Coefficients.freedom`."""
+    k, frame, whole = moments.shape.row.regressors, moments.frame, moments.moments.sum(axis=1)
+    each = arm_weights(moments)[:, None, None] * _within(whole)[:, 1:k, 1:k]
+    square = np.broadcast_to(each.sum(axis=0), (len(each), k - 1, k - 1, k - 1))
+    weight = np.full(square.shape[:2], whole[:, 0, 0].sum())
+    spent: Floats = np.einsum("ajj->a", solve(square, np.swapaxes(each, -1, -2), weight, frame.F[:k, 1:k]).coef)
+    return spent
 
-    A level is ȳ_a − (x̄_a − x̄)'β. Given the covariates, the first part varies as Welch's formula has it for the
-    residuals, whose slopes cost as many degrees of freedom as there are. The second part adds (x̄_a − x̄)' σ² S⁻¹
-    (x̄_b − x̄), S being the covariates' products within arms. That x̄ is the mean of a sample adds β' Var(x̄) β to every
-    entry alike, which matters for relative effects alone.
+
+def regression_welch(moments: GroupMoments, outcome: int) -> Levels:
+    """The regression's levels, and their covariance for independent records.
+
+    A level is ȳ_a − (x̄_a − x̄)'β. It varies as Welch's formula has it for the residuals; `with_freedom` allows for
+    slopes that each arm has chosen, and for what they vary themselves. That x̄ is the mean of a sample adds
+    β' Var(x̄) β to every entry alike, which matters for relative effects alone.
     """
-    arms, _, row, _ = moments.shape
-    k, frame, whole = row.regressors, moments.frame, moments.moments.sum(axis=1)
-    value, rank = regression_levels(whole, frame, k, outcome)
+    row, frame, whole = moments.shape.row, moments.frame, moments.moments.sum(axis=1)
+    k, weights = row.regressors, arm_weights(moments)
+    value, _ = regression_levels(whole, frame, k, outcome, weights)
     slopes = np.zeros((row.outcomes, k - 1))
-    slope = pooled_slopes(whole, frame, k, outcome).coef
+    slope = contrast_slopes(whole, frame, k, outcome, weights).coef
     slopes[outcome] = raw_slopes(slope, frame, k)
     both = spread_of(lean(moments, Predictor(np.zeros(k - 1), slopes)), outcome)
     residuals = Spread(both.n, both.weight, both.mean[:, 1:], both.products[:, 1:, 1:], both.level[1:], both.effective)
-    n = both.n.sum()
-    with np.errstate(divide="ignore", invalid="ignore"):
-        spent = (n - arms) / max(n - arms - int(rank), 0)
-        own = welch(residuals)
-        # An arm without spread, or without records, takes nothing away from what is known of the others.
-        variances = np.nan_to_num(np.diag(own.covariance)) * spent
-        pooled = np.sum(variances * both.weight**2) / both.weight.sum()
-        overall = whole[:, 0, 1:k].sum(axis=0) / both.weight.sum()
-        away = np.nan_to_num(whole[:, 0, 1:k] / both.weight[:, None] - overall)
-    within = np.broadcast_to(_within(whole)[1:k, 1:k], (arms, k - 1, k - 1))
-    toward = solve(within, away, np.full(arms, both.weight.sum()), frame.F[:k, 1:k]).coef
+    own = welch(residuals)
+    # An arm without spread, or without records, takes nothing away from what is known of the others.
+    own = own._replace(covariance=np.diag(np.nan_to_num(np.diag(own.covariance))), doubt=np.nan_to_num(own.doubt))
+    own = with_freedom(own, spent_by_slopes(moments), both.effective)
+    overall = whole[:, 0, 1:k].sum(axis=0) / both.weight.sum()
     squared = (moments.moments if moments.squared is None else moments.squared).sum(axis=(0, 1))[:k, :k]
     centred = np.eye(k)[:, 1:] - np.outer(np.eye(k)[0], overall)  # x − x̄ of a row [1, x]
     common = slope @ centred.T @ squared @ centred @ slope / both.weight.sum() ** 2
-    covariance = np.diag(variances) + pooled * away @ toward.T + common
     level = frame.F[0, k + outcome]
-    return Levels(level + value, covariance, np.nan_to_num(own.doubt) * spent, both.n, away=value)
+    return own._replace(value=level + value, covariance=own.covariance + common, n=both.n, away=value)
 
 
 def jackknife_least_squares(moments: GroupMoments) -> Floats:

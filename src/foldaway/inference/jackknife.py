@@ -104,7 +104,7 @@ def adjusted_mean(cells: Cells, rate: float | Floats, *, recentred: bool = True)
 
     Args:
         cells: The sums.
-        rate: λ, as `prediction_rate` gives it.
+        rate: λ, as `contrast_rate` gives it.
         recentred: Whether by p̄, which no difference depends on.
     """
     assert cells.adjusted is not None

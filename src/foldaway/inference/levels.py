@@ -7,7 +7,8 @@ once here, for arrays with any leading axes.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,6 +35,30 @@ TOO_SMALL = 1e-100
 """Numbers below this have squares that double precision cannot tell from zero, or not exactly."""
 
 
+# Degrees of freedom that are a whole number but for rounding.
+_WHOLE = 1e-13
+
+
+class Steps(Protocol):
+    """What distribution functions say of quantiles, which in steps have no standard error: see `inference.stepped`."""
+
+    @property
+    def value(self) -> Floats:
+        """The quantiles: (…, A)."""
+
+    def difference(self, arm: int, z: Floats | float, control: int = 0) -> tuple[Floats, Floats]:
+        """Where the interval of an arm's quantile less the control's begins and ends."""
+
+    def ratio(self, arm: int, z: Floats | float, control: int = 0) -> tuple[Floats, Floats]:
+        """Where the interval of their ratio begins and ends."""
+
+    def score(self, arm: int, threshold: Floats | float, control: int = 0) -> Floats:
+        """How far the difference lies above a threshold, as a normal score."""
+
+    def of(self, places: Sequence[int]) -> Self:
+        """Those of the arms at these places."""
+
+
 class Levels(NamedTuple):
     """The arms' levels, with any leading axes.
 
@@ -46,7 +71,8 @@ class Levels(NamedTuple):
         groups: The number of groups with records: (…, A); None if records are taken as independent.
         away: The levels less a number that they share, with the digits that this number takes away; None where the
             levels themselves have all that there are.
-        why: By arm, why no error can be told of it, empty if one can; no entries if that goes for all.
+        why: By arm, why no error can be told of it, empty if one can; no entries if the counts decide that.
+        steps: Of quantiles, what their distribution functions say; None of other levels.
     """
 
     value: Floats
@@ -56,6 +82,21 @@ class Levels(NamedTuple):
     groups: Floats | None = None
     away: Floats | None = None
     why: tuple[str, ...] = ()
+    steps: Steps | None = None
+
+    def of(self, places: Sequence[int]) -> Levels:
+        """Those at these places alone."""
+        own = list(places)
+        return Levels(
+            self.value[..., own],
+            self.covariance[..., own, :][..., own],
+            self.doubt[..., own, :][..., own],
+            self.n[..., own],
+            None if self.groups is None else self.groups[..., own],
+            None if self.away is None else self.away[..., own],
+            tuple(self.why[place] for place in own) if self.why else (),
+            None if self.steps is None else self.steps.of(own),
+        )
 
 
 class Difference(NamedTuple):
@@ -131,7 +172,8 @@ def _degrees(levels: Levels, arm: int, control: int, ours: Floats, theirs: Float
         one, other = (np.where(nothing, 0.5, each / (ours + theirs)) for each in (ours, theirs))
         own = one**2 * doubt[..., arm, arm] + other**2 * doubt[..., control, control]
         df: Floats = 1 / (own + 2 * one * other * doubt[..., arm, control])
-    return df
+        whole = np.round(df)
+        return np.where(np.abs(df - whole) <= _WHOLE * df, whole, df)
 
 
 def relative_of(levels: Levels, arm: int, confidence: float) -> Relative:
@@ -285,8 +327,8 @@ def withheld(levels: Levels, arms: tuple[int, int]) -> str:
     n = float(min(levels.n[..., arm] for arm in arms))
     if n <= 0:
         return "an arm has no records yet."
-    if reason := next((levels.why[arm] for arm in arms if levels.why and levels.why[arm]), ""):
-        return reason
+    if levels.why:  # whoever made them has judged them
+        return next((levels.why[arm] for arm in arms if levels.why[arm]), "")
     if levels.groups is None:
         return "" if n >= 2 else "an arm has a single record, which shows no spread."
     groups = int(min(levels.groups[..., arm] for arm in arms))

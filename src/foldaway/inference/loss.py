@@ -19,6 +19,9 @@ from foldaway.inference.levels import difference_of, withheld
 from foldaway.inference.sample_ratio import SUSPICIOUS, State
 from foldaway.numerics.block import Floats
 
+WORTH_A_LOOK = 0.05
+"""Below this p-value a reader should ask why the arms lost different shares; effects stand."""
+
 # The arms' losses add up to the stratum's: next to the largest, what is left of a variance that is zero.
 _SINGULAR = 1e-9
 
@@ -42,10 +45,12 @@ class Loss(msgspec.Struct, frozen=True):
 
     @property
     def state(self) -> State:
-        """Whether the arms lost alike, or whether that cannot be told."""
+        """Whether the arms lost alike, or whether that cannot be told; ``"look"`` where chance seldom gives as much."""
         if not any(self.lost.values()):
             return "passes"
-        return "open" if self.p_value is None else "passes" if self.p_value >= SUSPICIOUS else "fails"
+        if self.p_value is None:
+            return "open"
+        return "fails" if self.p_value < SUSPICIOUS else "look" if self.p_value < WORTH_A_LOOK else "passes"
 
 
 def loss_of(

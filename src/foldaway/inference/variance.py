@@ -20,7 +20,7 @@ from foldaway.errors import EstimateError
 from foldaway.inference.fit import Fit
 from foldaway.numerics.block import Floats
 from foldaway.plan.vocabulary import ERRORS
-from foldaway.tallies.kinds import LEVERAGE, RECORDS, UNITS
+from foldaway.tallies.moments.kinds import LEVERAGE, RECORDS, UNITS
 
 
 def covariance(fit: Fit, kind: str) -> Floats:

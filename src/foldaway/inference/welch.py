@@ -54,22 +54,6 @@ def spread_of(sums: Sums, outcome: int) -> Spread:
     return Spread(n, weight, about, products, sums.level[columns], worth)
 
 
-def prediction_rate(spread: Spread) -> Floats:
-    """λ: how far to trust the prediction p = y − ỹ, by least squares of y on p within arms.
-
-    ``adjusted`` is then the regression of y on arms and p. If the coefficients behind p are those of the pooled
-    regression on all records, the normal equations make λ = 1 and ``adjusted`` that regression; if they have grown
-    stale, λ moves away from 1, and if they are worthless, to 0.
-    """
-    products = spread.products.sum(axis=-3)
-    yy, aa, ya = products[..., 0, 0], products[..., 1, 1], products[..., 0, 1]
-    predicted = yy + aa - 2 * ya
-    # Of a prediction that hardly varies next to the outcome, rounding is left, which predicts nothing.
-    real = predicted > 1e-9 * (yy + aa)
-    rate: Floats = np.divide(yy - ya, predicted, out=np.zeros(np.shape(yy)), where=real)
-    return rate
-
-
 def welch(spread: Spread, rate: Floats | float | None = None) -> Levels:
     """The arms' means, or with a rate λ their adjusted means, and the levels' covariance for independent records.
 

@@ -14,28 +14,56 @@ if TYPE_CHECKING:
     import sqlite3
 
 
-def replace_file(path: Path, data: bytes, *, mode: int = 0o666) -> None:
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it that are not there, for their owner alone, whatever the umask is."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def replace_file(path: Path, data: bytes, *, private: bool = False) -> None:
     """Write a file in one step and wait until it is on the disk: a crash leaves the old file or the new one.
 
-    A crash may also leave a draft of the new one beside the old; if the two together tell too much, `remove_draft`
-    before anything else is done with the file.
+    A private file is for its owner alone, and what it held before is overwritten in place, where the file system has
+    hard links. A crash may leave that beside the new file, or a draft of the new one beside the old: the next write
+    overwrites them, or `remove_traces`, before anything else is done with a file of which two versions tell too much.
     """
-    draft = _draft_of(path)
+    draft, former = _draft_of(path), _former_of(path)
     try:
-        _write(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), data)
+        _write(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if private else 0o666), data)
+        if private:
+            destroy_file(former)
+            with suppress(OSError):  # there is nothing yet, or no hard link
+                os.link(path, former)
         draft.replace(path)
     except BaseException:
         with suppress(OSError):  # what went wrong is told, not that this does, too
-            draft.unlink()
+            try:
+                destroy_file(draft)
+            finally:
+                draft.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+    if private:
+        destroy_file(former)
 
 
-def remove_draft(path: Path) -> None:
-    """Remove what a crash in the midst of `replace_file` has left; nobody may be writing the file."""
-    with suppress(FileNotFoundError, IsADirectoryError):
-        _draft_of(path).unlink()
-        sync_folder(path.parent)
+def remove_traces(path: Path) -> None:
+    """Overwrite and remove what a crash in the midst of `replace_file` has left; nobody may be writing the file."""
+    for left in (_draft_of(path), _former_of(path)):
+        with suppress(IsADirectoryError):
+            destroy_file(left)
+
+
+def read_file(path: Path, size: int = -1) -> bytes:
+    """The first bytes of a file, or all: of one version, though it may be replaced meanwhile."""
+    data = b""
+    for _ in range(20):  # some file systems number a file anew each time
+        with path.open("rb") as file:
+            data = file.read(size)
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):  # or what was read may be overwritten
+                break
+    return data
 
 
 def make_file(path: Path, data: bytes) -> None:
@@ -112,6 +140,10 @@ def sync_folder(folder: Path) -> None:
 
 def _draft_of(path: Path) -> Path:
     return path.with_name(path.name + ".draft")
+
+
+def _former_of(path: Path) -> Path:
+    return path.with_name(path.name + ".former")
 
 
 def _write(handle: int, data: bytes) -> None:

@@ -31,7 +31,7 @@ def locked(path: Path, taken: Exception | None = None) -> Iterator[None]:
     while True:
         handle = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            _lock(handle, wait=taken is None)
+            lock(handle, wait=taken is None)
         except (BlockingIOError, PermissionError):
             os.close(handle)
             assert taken is not None
@@ -49,8 +49,12 @@ def locked(path: Path, taken: Exception | None = None) -> Iterator[None]:
                 name.unlink()
 
 
-def _lock(handle: int, *, wait: bool) -> None:
-    """Lock an open file; BlockingIOError or, on Windows, PermissionError if it is taken and this is not to wait."""
+def lock(handle: int, *, wait: bool) -> None:
+    """Lock an open file until it is closed.
+
+    Raises:
+        BlockingIOError, PermissionError: It is taken, and this is not to wait; the second on Windows.
+    """
     try:
         import fcntl
     except ImportError:

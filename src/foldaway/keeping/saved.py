@@ -24,7 +24,7 @@ import msgspec
 
 from foldaway.errors import StateError, instead_of
 from foldaway.evidence.ledger import Ledger
-from foldaway.keeping.disk import replace_file
+from foldaway.keeping.disk import read_file, replace_file
 from foldaway.keeping.folded_files import FilePositions
 from foldaway.keeping.sealing import BrokenSeal, seal, unseal
 from foldaway.keeping.state import MAGIC as BARE
@@ -116,7 +116,7 @@ class Saved(msgspec.Struct, frozen=True, omit_defaults=True):
             header = ENCRYPTED + bytes.fromhex(key.design)[:_DESIGN]
             data = header + seal(key.for_files(), data, header)
         assert key is not None or not self.state, "tallies are never written in the clear"
-        replace_file(path, data, mode=0o600)
+        replace_file(path, data, private=True)
 
 
 def of_kind(positions: Positions | None, kind: type[P]) -> P:
@@ -140,8 +140,7 @@ def is_saved(head: bytes) -> bool:
 
 def is_encrypted(path: Path) -> bool:
     """Whether a saved file is encrypted; if not, it is what is left of a sealed trial, or a bare state."""
-    with path.open("rb") as file:
-        return file.read(len(ENCRYPTED)) == ENCRYPTED
+    return read_file(path, len(ENCRYPTED)) == ENCRYPTED
 
 
 def loads(data: bytes) -> Saved:
@@ -164,7 +163,7 @@ def load(path: str | Path, key: bytes | None = None) -> Saved:
         StateError: The file cannot be read, is damaged, or is encrypted under another key.
     """
     with instead_of(OSError, lambda error: StateError(f"cannot read the state {path}: {error.strerror}.")):
-        data = Path(path).read_bytes()
+        data = read_file(Path(path))
     with naming(path):
         return loads(_decrypted(data, key) if data.startswith(ENCRYPTED) else data)
 

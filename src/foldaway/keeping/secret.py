@@ -1,4 +1,4 @@
-"""The trial's secret key: what ties identifiers to groups and bootstrap weights, kept apart from the tallies."""
+"""The trial's secret key: what ties identifiers to arms, groups and bootstrap weights, kept apart from the tallies."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from foldaway.errors import PlanError, SealedError, SourceError
 from foldaway.keeping.disk import make_file
+from foldaway.keeping.planted import require_own
 
 LENGTH = 16
 
@@ -59,6 +60,14 @@ class Secret:
         """The key under which identifiers are hashed to groups."""
         return self._derived(b"group", LENGTH)
 
+    def of_levels(self) -> bytes:
+        """The key under which levels of segments are hashed that the plan does not list."""
+        return self._derived(b"level", 32)
+
+    def of_arms(self) -> bytes:
+        """The key under which identifiers draw their arms."""
+        return self._derived(b"arm", 32)
+
     def offset(self, groups: int) -> int:
         """The first of those groups that a site's units are dealt into, where it has units for a few groups only."""
         return int.from_bytes(self._derived(b"offset", 8), "little") % groups
@@ -98,6 +107,7 @@ def read_or_make_key(path: Path, *, new: bool = True) -> bytes:
         ...     read_or_make_key(file) == read_or_make_key(file), oct(file.stat().st_mode & 0o777)
         (True, '0o600')
     """
+    require_own(path, SourceError)
     try:
         if new and not path.exists():
             # Whole or not at all: half a key would stop whoever comes after a crash.

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from foldaway.errors import SourceError, StateError
 from foldaway.evidence.signing import Signer
-from foldaway.keeping.disk import destroy_file, sync_folder
+from foldaway.keeping.disk import destroy_file, make_folder, sync_folder
 from foldaway.keeping.secret import LENGTH, Secret, read_or_make_key
 
 
@@ -87,7 +87,7 @@ def _kept_key(name: str, new: bool) -> bytes | None:
     if path is not None and (path.exists() or new):
         try:
             if not path.parent.is_dir():
-                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_folder(path.parent)
                 for folder in path.parents[1:4]:  # a state must not outlive its key in a power cut
                     sync_folder(folder)
             if path.exists() or os.access(path.parent, os.W_OK):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from msgspec import Meta
@@ -13,6 +14,7 @@ from foldaway.plan.part import Count, Fixed, Part
 from foldaway.plan.parts import Bootstrap, Coefficients, Federated, Privacy, Release, Strata
 from foldaway.plan.vocabulary import (
     COMPLIERS,
+    DIFFERENCE,
     ERRORS,
     ESTIMATORS,
     JACKKNIFE,
@@ -168,10 +170,15 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
         return MODES[self.mode].keeps if self.mode is not None else self.keep or SUMS
 
     @property
+    def keeps_sums(self) -> bool:
+        """Whether sums by group are kept, alone or beside moments: all but where devices send moments."""
+        return self.federated is None or self.keeps == SUMS
+
+    @property
     def grouped(self) -> bool:
         """Whether units are dealt into groups: where a unit may have several records, or only groups tell the error."""
         released = self.release is not None and not self.by_shares
-        return self.keeps == SUMS and (not self._independent or released or self.received is not None)
+        return self.keeps_sums and (not self._independent or released or self.received is not None)
 
     @property
     def clustering(self) -> str | None:
@@ -187,6 +194,11 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
     def _independent(self) -> bool:
         """Whether each record is, and no cluster ties them together."""
         return self.one_each and self.cluster is None
+
+    @property
+    def several(self) -> bool:
+        """Whether records may have something in common, so that an error must allow for it."""
+        return not self._independent
 
     @property
     def within_clusters(self) -> bool:
@@ -217,6 +229,16 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
 
     @property
     def keyed(self) -> bool:
+        """Whether a secret key hashes identifiers, or levels of segments that the plan does not list."""
+        return self.hashed or bool(self.unlisted)
+
+    @property
+    def unlisted(self) -> list[str]:
+        """The segments whose levels the plan does not list."""
+        return [column for column in self.segments if not self.levels_of(column)]
+
+    @property
+    def hashed(self) -> bool:
         """Whether a secret key hashes identifiers: to groups, to bootstrap weights, and to tell units apart."""
         if self.federated is not None:  # devices draw their groups; each site has a key of its own
             return self.grouped and self.unit is not None
@@ -224,8 +246,14 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
 
     @property
     def weighted(self) -> bool:
-        """Whether records count by weights: the plan's, or, where strata differ, one over their arm's probability."""
-        return self.weight is not None or (self.strata is not None and self.keeps == SUMS)
+        """Whether records count by weights in sums: the plan's, or one over their arm's probability in a stratum."""
+        return self.weight is not None or self.strata is not None
+
+    def evenness(self, arm: int) -> float:
+        """The smaller probability of an arm and the control over the larger one; of strata, where it is least."""
+        tables = [self.arms] if self.strata is None else list(self.strata.probabilities.values())
+        pairs = [sorted((each[self.control], each[list(self.arms)[arm]])) for each in tables]
+        return min(smaller / larger for smaller, larger in pairs)
 
     @property
     def control(self) -> str:
@@ -310,12 +338,17 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
 
     @cached_property
     def regressors(self) -> tuple[str, ...]:
-        """The names of the intercept and the covariates' columns."""
-        names = ["1"]
-        for covariate in (*self.covariates, *self.fixed_effects):
-            levels = self.levels_of(covariate)
-            names += [f"{covariate}[{level}]" for level in levels[1:]] if levels else [covariate]
-        return tuple(names)
+        """The names of the intercept and the columns of covariates and fixed effects."""
+        return (*self.predictors, *chain.from_iterable(map(self._columns_of, self.fixed_effects)))
+
+    @cached_property
+    def predictors(self) -> tuple[str, ...]:
+        """The names of the intercept and the covariates' columns, from which coefficients predict outcomes."""
+        return ("1", *chain.from_iterable(map(self._columns_of, self.covariates)))
+
+    def _columns_of(self, covariate: str) -> list[str]:
+        levels = self.levels_of(covariate)
+        return [f"{covariate}[{level}]" for level in levels[1:]] if levels else [covariate]
 
     @property
     def fixed_effects(self) -> tuple[str, ...]:
@@ -330,9 +363,14 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
 
 
 def estimators_of(plan: Analysis, outcome: Outcome | None = None) -> list[str]:
-    """The estimators that the plan asks for, or else all that it allows: of one outcome, or of any."""
+    """The estimators that the plan asks for, or else all that it allows: of one outcome, or of any.
+
+    If units may have several records, the one that has an error for them is always among them.
+    """
     offered = (word for word in ESTIMATORS.values() if not word.by_name)
-    names = list(plan.estimators) or [word.name for word in offered if word.suits(plan)]
+    names = list(plan.estimators) or [word.name for word in offered if word.suits(plan) and errors_of(plan, word.name)]
+    if plan.grouped and not any(SUMS in ESTIMATORS[name].sources for name in names if name in ESTIMATORS):
+        names.append(DIFFERENCE)
     outcomes = plan.outcomes if outcome is None else [outcome]
     return [name for name in names if any(name in each.READ_BY for each in outcomes)]
 
@@ -342,12 +380,15 @@ def errors_of(plan: Analysis, estimator: str | None = None) -> list[str]:
     return [
         word.name
         for word in ERRORS.values()
-        if _asks_for(plan, word) and word.suits(plan) and (estimator is None or _serves(word, estimator))
+        if _asks_for(plan, word) and word.suits(plan) and (estimator is None or _serves(plan, word, estimator))
     ]
 
 
-def _serves(word: Error, estimator: str) -> bool:
-    return word.serves(estimator) and (word.name == JACKKNIFE or not ESTIMATORS[estimator].of_effects)
+def _serves(plan: Analysis, word: Error, estimator: str) -> bool:
+    one = ESTIMATORS[estimator]
+    if word.source == MOMENTS and plan.strata is not None and not one.adjusts:
+        return False  # without fixed effects for the strata it would compare what was randomised apart
+    return word.serves(one) and (word.name == JACKKNIFE or not one.of_effects)
 
 
 def tallies_of(plan: Analysis) -> set[str]:
@@ -357,7 +398,12 @@ def tallies_of(plan: Analysis) -> set[str]:
 
 
 def _asks_for(plan: Analysis, word: Error) -> bool:
-    """Whether the plan reports errors of this kind; of those in `errors`, all if it names none."""
+    """Whether the plan reports errors of this kind; of those in `errors`, all if it names none.
+
+    One that allows for several records of a unit is always reported: no other may lead.
+    """
+    if word.name == JACKKNIFE and plan.grouped:
+        return True
     match word.setting:
         case "errors":
             return word.name in plan.errors or not (plan.errors or word.by_name)

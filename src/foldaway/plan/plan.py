@@ -7,9 +7,7 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
-from itertools import accumulate
-from numbers import Integral
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,6 +15,7 @@ import msgspec
 
 from foldaway.errors import PlanError, instead_of
 from foldaway.plan.analysis import Analysis, Written
+from foldaway.plan.arms import public_arm
 from foldaway.plan.part import Fixed
 from foldaway.plan.rules import faults_of
 
@@ -75,11 +74,11 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
         return settings | {"outcomes": [outcome.written() for outcome in self.outcomes]}
 
     def assign(self, unit: str | int | bytes, stratum: str | None = None) -> str:
-        """The arm of a unit: the same on every machine, in the plan's proportions, or in those of its stratum.
+        """The public arm of a unit, for a client that must compute it alone: anybody with plan and identifier can, too.
 
-        BLAKE2b of the identifier under the design (name, arms, unit) as key gives a uniform number, which is looked up
-        in the cumulated probabilities. Covariates, coefficients and other settings may change and re-randomise nobody.
-        17, "17" and b"17" are the same unit.
+        Where arms must not be foreseen, draw them with `Trial.assign`, under the trial's secret key. Covariates,
+        coefficients and other settings may change and re-randomise nobody. 17, "17" and b"17" are the same unit.
+        `docs/arms.md` says how to compute it in any language.
 
         Example:
             >>> plan = Plan(name="demo", arm="g", arms={"a": 0.2, "b": 0.8}, outcomes=["y"])
@@ -87,22 +86,19 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
             >>> 150 < arms.count("a") < 250
             True
         """
-        shares = self.arms
-        if self.strata is not None:
-            if stratum is None or stratum not in self.strata.probabilities:
-                raise PlanError(f"the plan has strata: name one of them, {', '.join(self.strata.probabilities)}.")
-            shares = {arm: self.strata.probabilities[stratum][arm] for arm in self.arms}
-        if isinstance(unit, bool) or not isinstance(unit, str | Integral | bytes):
-            raise TypeError("a unit must be text, a whole number or bytes")
-        # Text that is not valid Unicode gets an arm like any other: an error would quote the identifier.
-        text = unit if isinstance(unit, bytes) else str(unit).encode(errors="surrogatepass")
-        key = bytes.fromhex(self.design)
-        digest = hashlib.blake2b(text, digest_size=8, key=key, person=b"foldaway-assign").digest()
-        uniform = int.from_bytes(digest, "little") / 2**64
-        for arm, upper in zip(shares, accumulate(shares.values()), strict=True):
-            if uniform < upper:
-                return arm
-        return arm  # the probabilities add up to 1 only up to rounding
+        return public_arm(self.shares_of(stratum), self.design, unit)
+
+    def shares_of(self, stratum: str | None = None) -> Mapping[str, float]:
+        """The arms' probabilities; in a plan with strata those of this one.
+
+        Raises:
+            PlanError: The plan has strata, and this is none of them.
+        """
+        if self.strata is None:
+            return self.arms
+        if stratum is None or stratum not in self.strata.probabilities:
+            raise PlanError(f"the plan has strata: name one of them, {', '.join(self.strata.probabilities)}.")
+        return {arm: self.strata.probabilities[stratum][arm] for arm in self.arms}
 
     def calibrated(self, records: Any) -> Plan:
         """This plan with coefficients from earlier records, which need no arm and no unit; nobody is re-randomised.

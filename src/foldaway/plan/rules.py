@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterator
 
 from foldaway.numerics.block import LARGEST
-from foldaway.plan.analysis import Analysis, estimators_of, tallies_of
+from foldaway.plan.analysis import Analysis, errors_of, estimators_of, tallies_of
 from foldaway.plan.parts import Privacy, Release
 from foldaway.plan.vocabulary import BOOTSTRAP, COMPLIERS, ERRORS, ESTIMATORS, MODES, MOMENTS, SUMS, TOTAL
 
@@ -79,7 +79,7 @@ def _keeping_faults(plan: Analysis) -> Iterator[str]:
     if plan.keeps == MOMENTS and plan.coefficients is not None:
         yield "`coefficients` work only with sums: leave out either `coefficients` or `keep`."
     if plan.coefficients is not None:
-        yield from plan.coefficients.misfits(plan.regressors[1:], tuple(value.name for value in plan.values))
+        yield from plan.coefficients.misfits(plan.predictors[1:], tuple(value.name for value in plan.values))
 
 
 def _cluster_faults(plan: Analysis) -> Iterator[str]:
@@ -91,8 +91,6 @@ def _cluster_faults(plan: Analysis) -> Iterator[str]:
             "CR errors assume that every cluster is in one arm. With `cluster`, leave out `complete_units` and "
             "`keep`: the jackknife by groups of clusters allows for units of both arms."
         )
-    elif plan.keeps == MOMENTS and plan.bootstrap is None:
-        yield "`cluster` works only with sums by group or a bootstrap: leave out `keep`, or add `bootstrap`."
 
 
 def _outcome_faults(plan: Analysis) -> Iterator[str]:
@@ -318,13 +316,14 @@ def _error_faults(plan: Analysis) -> Iterator[str]:
         if kind in kinds:
             yield from kinds[kind].faults(plan)
     asked = [kinds[kind] for kind in plan.errors if kind in kinds]
-    unserved = [name for name in estimators_of(plan) if not any(kind.serves(name) for kind in asked)]
-    if plan.errors and len(asked) == len(plan.errors) and unserved and plan.bootstrap is None:
-        only = " and ".join(asked[0].only_for)
-        yield (
-            f"the error {asked[0].name!r} applies only to {only}; add another kind for the other estimators, for "
-            "example HC1."
-        )
+    sources = {kind.source for kind in asked if kind.only_for}
+    words = [ESTIMATORS[name] for name in plan.estimators if name in ESTIMATORS]
+    words = words or [word for word in ESTIMATORS.values() if word.suits(plan) and sources.intersection(word.sources)]
+    unserved = [word.name for word in words if not errors_of(plan, word.name)]
+    usable = len(asked) == len(plan.errors) and all(kind.suits(plan) for kind in asked)
+    if plan.errors and usable and unserved and plan.bootstrap is None:
+        example = "welch" if SUMS in ESTIMATORS[unserved[0]].sources else "HC1"
+        yield f"no kind in `errors` serves {_listed(unserved)}: add another kind, for example {example}."
 
 
 def _listed(names: list[str]) -> str:

@@ -75,6 +75,7 @@ class Estimator(Word):
 
     Attributes:
         because: Why it leads.
+        sources: What it is computed from.
         adjusts: Whether it makes use of the covariates.
         by_arm: Whether it has coefficients for each arm, so that it leads only where no arm is small.
         residuals_of: The estimator whose residuals its own scores are combined from, where that is another one.
@@ -85,6 +86,7 @@ class Estimator(Word):
     """
 
     because: str = "the plan has no covariates to adjust for."
+    sources: tuple[Keep, ...] = (SUMS,)
     adjusts: bool = False
     by_arm: bool = False
     residuals_of: str = ""
@@ -100,6 +102,7 @@ class Error(Word):
 
     Attributes:
         setting: The setting of a plan that asks for it.
+        source: What it is computed from.
         tally: The tally that it is read from; none for those that the factors give.
         only_for: The estimators that have it; all if empty.
         by_name: Whether a plan has it only if it names it.
@@ -108,6 +111,7 @@ class Error(Word):
     SENTENCE: ClassVar[str] = "It {}."
 
     setting: str = "errors"
+    source: Keep = MOMENTS
     tally: str = ""
     only_for: tuple[str, ...] = ()
     by_name: bool = False
@@ -122,9 +126,9 @@ class Error(Word):
         """Whether it allows for units with several records, wherever it is offered."""
         return self.by_unit or self.name == JACKKNIFE
 
-    def serves(self, estimator: str) -> bool:
+    def serves(self, estimator: Estimator) -> bool:
         """Whether the estimator has it."""
-        return not self.only_for or estimator in self.only_for
+        return self.source in estimator.sources and (not self.only_for or estimator.name in self.only_for)
 
 
 @dataclass(frozen=True)
@@ -173,14 +177,18 @@ _CALIBRATED = Need(
     'mode "{name}" sends no covariates, but outcomes less what these predict: find `coefficients` in records from '
     "before the trial (`foldaway plan calibrate`), or leave out `covariates`.",
 )
-_COVARIATES = Need(lambda plan: len(plan.regressors) > 1, "the estimator {name!r} needs `covariates`.")
+_COVARIATES = Need(lambda plan: bool(plan.covariates), "the estimator {name!r} needs `covariates`.")
+_REGRESSORS = Need(lambda plan: len(plan.regressors) > 1, "the estimator {name!r} needs `covariates`.")
 _ONE_STRATUM = Need(
-    lambda plan: plan.strata is None or plan.keeps == SUMS,
-    "the estimator {name!r} cannot allow for `strata` when moments are kept: choose regression or interacted, or "
-    'leave out `keep = "moments"`.',
+    lambda plan: plan.strata is None,
+    "the estimator {name!r} cannot allow for `strata`: choose difference, regression or interacted.",
 )
 _FROM_MOMENTS = Need(lambda plan: plan.keeps == MOMENTS, '{name!r} is read from moments: add `keep = "moments"`.')
-FROM_SUMS = Need(lambda plan: plan.keeps == SUMS, '{name!r} is read from sums by group: leave out `keep = "moments"`.')
+FROM_SUMS = Need(
+    lambda plan: plan.keeps_sums, "{name!r} is read from sums by group, which devices send only in mode sums."
+)
+# Moments are of outcomes that are means of one value.
+SUMS_ALONE = Need(lambda plan: plan.keeps == SUMS, '{name!r} is read from sums by group: leave out `keep = "moments"`.')
 _RECEIVED = Need(lambda plan: plan.received is not None, "the estimator {name!r} needs `received`.")
 _GROUPED = Need(
     lambda plan: plan.grouped, "the error {name!r} needs units with several records (`unit`), or `cluster`."
@@ -205,7 +213,7 @@ TOTAL, COMPLIERS, DIFFERENCE = "total", "compliers", "difference"
 
 # In the order in which they are reported.
 ESTIMATORS = _by_name(
-    Estimator(DIFFERENCE, "the plain difference between the arms", needs=(_ONE_STRATUM,), rank=4),
+    Estimator(DIFFERENCE, "the plain difference between the arms", rank=4, sources=(SUMS, MOMENTS)),
     Estimator(
         "adjusted",
         "the difference between the arms' means, minus what the covariates predict",
@@ -218,16 +226,18 @@ ESTIMATORS = _by_name(
     Estimator(
         "regression",
         "the difference adjusted for the covariates",
-        needs=(_COVARIATES, _FROM_MOMENTS),
+        needs=(_REGRESSORS, _FROM_MOMENTS),
         rank=3,
+        sources=(MOMENTS,),
         because="it adjusts for the covariates, and the arms are too small to be adjusted each on its own.",
         adjusts=True,
     ),
     Estimator(
         "interacted",
         "the difference adjusted for the covariates, arm by arm",
-        needs=(_COVARIATES, _FROM_MOMENTS),
+        needs=(_REGRESSORS, _FROM_MOMENTS),
         rank=2,
+        sources=(MOMENTS,),
         because="it adjusts for the covariates arm by arm, which in large samples is never less precise than the plain "
         "difference (Lin 2013).",
         adjusts=True,
@@ -238,6 +248,7 @@ ESTIMATORS = _by_name(
         "the difference between the arms' means, with each record weighted by 1 over the probability of its arm",
         needs=(_FROM_MOMENTS, _ONE_STRATUM),
         rank=5,
+        sources=(MOMENTS,),
         residuals_of="difference",
         assumes=True,
     ),
@@ -246,6 +257,7 @@ ESTIMATORS = _by_name(
         "the mean over all records of outcomes divided by the probability of their arm, as in the paper",
         needs=(_FROM_MOMENTS, _ONE_STRATUM),
         rank=7,
+        sources=(MOMENTS,),
         residuals_of="difference",
         assumes=True,
         by_name=True,
@@ -276,18 +288,19 @@ ERRORS = _by_name(
         WELCH,
         "assumes that records are independent, and that each arm has its own spread",
         (FROM_SUMS, _RECORDS_HERE, _SQUARES_TOLD, _ONE_DESIGN),
-        rank=8,
+        rank=2,
+        source=SUMS,
     ),
-    Error(JACKKNIFE, f"{_UNITS}, however they are scattered", (FROM_SUMS, _GROUPED), rank=1),
+    Error(JACKKNIFE, f"{_UNITS}, however they are scattered", (FROM_SUMS, _GROUPED), rank=1, source=SUMS),
     Error(CLASSICAL, "assumes that the spread is equal in all arms", (_FROM_MOMENTS, _RECORDS_HERE)),
     Error("HC0", f"{_UNEQUAL}, without a correction for small samples", (_FROM_MOMENTS, _RECORDS_HERE), tally=RECORDS),
-    Error("HC1", _UNEQUAL, (_FROM_MOMENTS, _RECORDS_HERE), rank=7, tally=RECORDS),
+    Error("HC1", _UNEQUAL, (_FROM_MOMENTS, _RECORDS_HERE), rank=8, tally=RECORDS),
     # For other estimators leverage is not 1/n of the arm.
     Error(
         HC2,
         f"{_UNEQUAL}, as Welch's test does",
         (_FROM_MOMENTS, _RECORDS_HERE, _UNWEIGHTED),
-        rank=6,
+        rank=7,
         tally=RECORDS,
         only_for=("difference", "ipw"),
     ),
@@ -300,12 +313,12 @@ ERRORS = _by_name(
         by_name=True,
     ),
     Error(CR0, f"{_UNITS}, without a correction for few units", (_FROM_MOMENTS, _WHOLE_UNITS), tally=UNITS),
-    Error(CR1, _UNITS, (_FROM_MOMENTS, _WHOLE_UNITS), rank=4, tally=UNITS),
+    Error(CR1, _UNITS, (_FROM_MOMENTS, _WHOLE_UNITS), rank=5, tally=UNITS),
     Error(
         "CR2",
         f"{_UNITS}, and corrects for units that pull the estimate towards themselves",
         (_NO_WEIGHT,),
-        rank=3,
+        rank=4,
         setting="leverage",
         tally=LEVERAGE,
     ),
@@ -313,7 +326,7 @@ ERRORS = _by_name(
         "CR3",
         f"{_UNITS}, as leaving out each of them in turn would",
         (_NO_WEIGHT,),
-        rank=2,
+        rank=3,
         setting="leverage",
         tally=LEVERAGE,
     ),
@@ -321,7 +334,7 @@ ERRORS = _by_name(
         BOOTSTRAP,
         "comes from the spread of the effect over reweighted copies of the trial",
         (_FROM_MOMENTS, _DRAWN_HERE),
-        rank=5,
+        rank=6,
         setting="bootstrap",
         tally=REPLICATES,
     ),

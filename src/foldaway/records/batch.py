@@ -42,6 +42,8 @@ class Batch:
         who: That of its unit, where `key` is its cluster's and a unit may have several records.
         compiled: Whether compiled loops are to serve its blocks.
         stratum: Each record's stratum, by its place in the plan.
+        inverse: Each record's 1/π, of its arm in its stratum; no part of `weight`, since regressions with fixed effects
+            do without.
         segments: For each of the plan's segments, its levels and each record's place among them.
         bins: For each of the plan's histograms, each record's bin.
     """
@@ -56,6 +58,7 @@ class Batch:
     who: NDArray[np.uint64] | None = None
     compiled: bool = False
     stratum: NDArray[np.integer[Any]] | None = None
+    inverse: Floats | None = None
     segments: Sequence[tuple[Sequence[str], NDArray[np.integer[Any]]]] = ()
     bins: Sequence[NDArray[np.int16]] = ()
 
@@ -74,11 +77,41 @@ class Batch:
 
         return replace(self, assemble=assemble)
 
+    def for_sums(self, predictors: int, values: int) -> Batch:
+        """The same records as sums take them in, without columns of fixed effects.
+
+        Args:
+            predictors: How many columns there are before these.
+            values: How many there are after them.
+        """
+        if self.inverse is None:
+            return self
+
+        def assemble(index: Index) -> Floats:
+            rows = self.assemble(index)
+            if len(rows) == predictors + values:
+                return rows
+            return np.concatenate([rows[:predictors], rows[len(rows) - values :]])
+
+        return replace(self, assemble=assemble)
+
+    def alike(self) -> Batch:
+        """The same records, which weigh 1/π besides: arms then hold strata in the same proportions."""
+        if self.inverse is None:
+            return self
+        weight = self.inverse if self.weight is None else self.weight * self.inverse
+        return replace(self, weight=weight, inverse=None)
+
+    def by_stratum(self, strata: int) -> Batch:
+        """The same records with an arm for each arm and stratum, within which they weigh as the plan says."""
+        assert self.stratum is not None
+        return replace(self.cut(self.stratum, strata), stratum=None, inverse=None, bins=())
+
     def cut(self, level: NDArray[np.integer[Any]], levels: int) -> Batch:
         """The same records with an arm for each arm and level: those of a level side by side."""
         assert self.arm is not None
         arm = level.astype(np.int32) * self.arms + self.arm
-        return replace(self, arms=self.arms * levels, arm=arm, stratum=None, segments=())
+        return replace(self, arms=self.arms * levels, arm=arm, segments=())
 
     def is_worth_compiling(self, before: int) -> bool:
         """Whether compiled loops pay for it, after so many records before."""

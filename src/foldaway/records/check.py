@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan, Strata
 from foldaway.plan.outcomes import Value
-from foldaway.plan.vocabulary import SUMS
 from foldaway.records.batch import Batch, Index
 from foldaway.records.columns import Column, attempt, columns_of
 from foldaway.records.faults import CLIPPED, NO_ARM, SEVERAL_ARMS, Fault, Faults, FaultyBatch
@@ -91,10 +90,12 @@ class _Checked:
         if plan.weight is not None:
             self.weight, self.masks[plan.weight] = weights(columns[plan.weight], text=text)
         self.stratum = None
-        if plan.strata is not None and plan.keeps == SUMS:
+        self.inverse = None
+        if plan.strata is not None:
             name, strata = plan.strata.column, list(plan.strata.probabilities)
-            self.stratum, self.masks[name] = codes(columns[name], strata, "unknown stratum")
-            self._weigh(plan.strata)
+            self.stratum, masks = codes(columns[name], strata, "unknown stratum")
+            self.masks.setdefault(name, masks)  # a fixed effect has been taken already
+            self.inverse = self._inverse(plan.strata)
         self.segments = [self._segment(name, columns[name]) for name in plan.segments]
         self.unit = None
         self.identifiers: dict[str, pa.Array] = {}
@@ -118,12 +119,12 @@ class _Checked:
             level, self.masks[name] = codes(column, levels, "unknown level")
             self.values += [(level, code) for code in range(1, len(levels))]
 
-    def _weigh(self, strata: Strata) -> None:
-        """Give each record the weight 1/π of its arm in its stratum, so that arms hold strata in like proportions."""
+    def _inverse(self, strata: Strata) -> Floats:
+        """Each record's 1/π, of its arm in its stratum: weighted by that, arms hold strata in like proportions."""
         assert self.stratum is not None
         rate = np.array([[1 / shares[arm] for arm in self.plan.arms] for shares in strata.probabilities.values()])
-        weight = rate[self.stratum, self.arm]  # a faulty record's is that of the last, and is left out
-        self.weight = weight if self.weight is None else self.weight * weight
+        inverse: Floats = rate[self.stratum, self.arm]  # a faulty record's is that of the last, and is left out
+        return inverse
 
     def _segment(self, name: str, column: Column) -> tuple[Sequence[str], NDArray[Any]]:
         """A segment's levels, and each record's place among them; those beyond the most are places of no level."""
@@ -219,6 +220,7 @@ class _Checked:
             hashed(plan.clustering),
             hashed(plan.unit) if apart else None,
             stratum=None if self.stratum is None else pick(self.stratum),
+            inverse=None if self.inverse is None else pick(self.inverse),
             segments=[(levels, pick(level)) for levels, level in self.segments],
             bins=[pick(bins) for bins in self.bins],
         )

@@ -19,6 +19,8 @@ from foldaway.forgetting.harden import harden, settle
 from foldaway.forgetting.rehearsal import rehearse
 from foldaway.keeping.disk import replace_file
 from foldaway.keeping.locks import locked
+from foldaway.keeping.planted import require_own
+from foldaway.service.collecting.pace import TICK, Pace
 from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store
 from foldaway.service.http.app import make_app
@@ -53,6 +55,8 @@ class Settings:
     password_file: Path | None = None
     admin_token: str | None = None
     admin_token_file: Path | None = None
+    version_keys: Path | None = None
+    tick: float = TICK
 
 
 def serve(settings: Settings) -> None:
@@ -60,6 +64,8 @@ def serve(settings: Settings) -> None:
     _place(settings)  # what can be known to be wrong before anything is opened or loaded
     if (settings.certificate is None) != (settings.certificate_key is None):
         raise FoldawayError("https needs both --certificate and --certificate-key.")
+    if settings.certificate_key is not None:
+        require_own(settings.certificate_key, FoldawayError)
     for sentence in harden():
         log("not hardened", "warning", reason=sentence)
     catch_library_logs()
@@ -75,7 +81,7 @@ def _serve(settings: Settings) -> None:
     rehearse()
     settle()
     shard = settings.shard or (socket.gethostname() if settings.database else "main")
-    service = Service(store, shard, Limits(max_body=settings.max_body))
+    service = Service(store, shard, Limits(max_body=settings.max_body), Pace(settings.tick))
     app = make_app(service, quiet=settings.quiet, most_queued=settings.queue, patience=settings.patience)
     Connection.most = most_connections()
     config = uvicorn.Config(
@@ -161,7 +167,7 @@ def open_store(settings: Settings, *, new: bool = True) -> Store:
     if not new and settings.database is None and settings.data and not (settings.data / "foldaway.db").is_file():
         raise FoldawayError(f"there are no trials in {settings.data}.")
     vault = Vault.open(settings.data, settings.key_file, os.environ)
-    return Store.open(place, vault, _password(settings.password_file))
+    return Store.open(place, vault, _password(settings.password_file), settings.version_keys)
 
 
 def _password(file: Path | None) -> str | None:
@@ -172,6 +178,7 @@ def _password(file: Path | None) -> str | None:
 
 
 def _text_of(file: Path, what: str) -> str:
+    require_own(file, FoldawayError)
     with instead_of(OSError, lambda error: FoldawayError(f"{what} in {file} cannot be read: {error.strerror}.")):
         return file.read_text(encoding="utf-8").rstrip("\r\n")
 
@@ -205,7 +212,7 @@ def admit(settings: Settings, store: Store) -> list[str]:
         return ["Nobody has an admin token yet: issue one with foldaway token recover, or preset FOLDAWAY_ADMIN_TOKEN."]
     text, unwritten = new_token(), "the admin token {} cannot be written: {}."
     with instead_of(OSError, lambda error: FoldawayError(unwritten.format(file, error.strerror))):
-        replace_file(file, f"{text}\n".encode(), mode=0o600)
+        replace_file(file, f"{text}\n".encode(), private=True)
     tokens.adopt(text)  # only now: a token that nobody can read would lock everybody out
     return [f"The admin token is in {file}, which only its owner can read.", _EXPORT]
 

@@ -55,11 +55,11 @@ class CompleteCases:
     pairs: tuple[tuple[int, int], ...] = ()
 
     @classmethod
-    def empty(cls, plan: Plan, groups: int, levels: int = 1) -> Self:
-        """The moments of no records; of a segment, with an arm for each arm and level."""
-        arms, k, sets = len(plan.arms) * levels, len(plan.regressors), plan.present_together
-        shapes = [MomentsShape(arms, groups, Shape(k, len(places)), plan.weighted) for places in sets]
-        everyone = np.zeros((arms, groups, 1 + plan.weighted)) if plan.lacking else None
+    def empty(cls, plan: Plan, groups: int, levels: int, *, weighted: bool) -> Self:
+        """The moments of no records; of segments and strata, with an arm for each arm and level."""
+        arms, k, sets = len(plan.arms) * levels, len(plan.predictors), plan.present_together
+        shapes = [MomentsShape(arms, groups, Shape(k, len(places)), weighted) for places in sets]
+        everyone = np.zeros((arms, groups, 1 + weighted)) if plan.lacking else None
         return cls(sets, tuple(map(GroupMoments.empty, shapes)), everyone, plan.pairs)
 
     @property
@@ -71,6 +71,13 @@ class CompleteCases:
     def n(self) -> int:
         """The number of records."""
         return int(self.records.sum())
+
+    @property
+    def shape(self) -> SumsShape:
+        """Of the sums of y and ỹ that come from them."""
+        arms, groups, _, weighted = self.parts[0].shape
+        values = sum(map(len, self.sets))
+        return SumsShape(arms, values, groups, True, weighted, self.everyone is not None, self.pairs)
 
     @property
     def largest(self) -> int:
@@ -103,10 +110,7 @@ class CompleteCases:
         """The moments as sums of y and ỹ by arm and group; see `predictor.lean`."""
         if self.everyone is None:
             return lean(self.parts[0], predictor, without, self.pairs)
-        arms, groups, _ = self.everyone.shape
-        adjusted, weighted = predictor is not None, self.parts[0].shape.weighted
-        shape = SumsShape(arms, sum(map(len, self.sets)), groups, adjusted, weighted, missing=True, pairs=self.pairs)
-        sums = replace(Sums.empty(shape), records=self.records)
+        sums = replace(Sums.empty(self.shape._replace(adjusted=predictor is not None)), records=self.records)
         if sums.weight is not None:
             sums.weight[..., -1] = self.everyone[..., 1]
         for places, part in zip(self.sets, self.parts, strict=True):

@@ -21,7 +21,7 @@ from foldaway.keeping.state import Array, decode_part
 from foldaway.numerics.block import Block, Cells, Floats, Piece, Shape
 from foldaway.numerics.linalg import append_rows, frame_rows
 from foldaway.tallies.cells import ByCell, Sizes
-from foldaway.tallies.frame import Frame
+from foldaway.tallies.moments import Frame
 
 
 class MomentsShape(NamedTuple):

@@ -58,7 +58,7 @@ def predictor_of(plan: Plan) -> Predictor | None:
     """The predictor that the plan's coefficients make."""
     if plan.coefficients is None:
         return None
-    names, tables = plan.regressors[1:], plan.coefficients
+    names, tables = plan.predictors[1:], plan.coefficients
     slopes = [[tables.slopes[value.name][name] for name in names] for value in plan.values]
     predictor = Predictor(np.array([tables.center[name] for name in names]), np.array(slopes))
     return predictor if plan.release is None else predictor._replace(reach=_reach(plan, predictor))
@@ -69,7 +69,7 @@ def _reach(plan: Plan, predictor: Predictor) -> Floats:
 
     Of a categorical covariate's columns at most one is 1.
     """
-    names = plan.regressors[1:]
+    names = plan.predictors[1:]
     ends = np.zeros((len(plan.values), 2))
     for covariate in plan.covariates:
         if covariate in plan.levels:

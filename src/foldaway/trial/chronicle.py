@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from foldaway.effects import Effects
+from foldaway.effects.door import TOLD
 from foldaway.effects.reading import read_effects
-from foldaway.effects.released import coarse
 from foldaway.evidence.ledger import CLOSED, KEY_DESTROYED, Ledger, now, software
 from foldaway.inference.fixing import fixed
 from foldaway.inference.rounding import round_count
@@ -18,9 +18,8 @@ from foldaway.keeping.secret import Secret
 from foldaway.keeping.user_keys import user_signer
 from foldaway.plan import Plan
 from foldaway.records import Faults
-from foldaway.tallies import Holding
+from foldaway.tallies import Held
 from foldaway.trial.key import TrialKey
-from foldaway.trial.units import census_of
 
 if TYPE_CHECKING:
     from foldaway.auditing.finding import Audit
@@ -54,23 +53,25 @@ class Chronicle:
         """The ledger once a state with so many records, encrypted under this key, is written."""
         self.register()
         used = self.ledger.used(user_signer(), key.mark().hex())
-        return used.written(user_signer(), self._told_count(records), self._plan.privacy.cohort)
+        if self._plan.release is not None:  # when the trial has doubled depends on exact counts
+            return used
+        return used.written(user_signer(), round_count(records), self._plan.privacy.cohort)
 
-    def _told_count(self, records: int) -> int:
-        """How many records others may know of."""
-        return (round_count if self._plan.release is None else coarse)(records)
-
-    def audited(self, tallies: Holding, found: Audit | None = None) -> None:
-        """Note whether anybody could be solved for by whoever reads the tallies in the clear."""
+    def audited(self, tallies: Held, found: Audit | None = None) -> None:
+        """Note whether anybody could be solved for by whoever reads the tallies in the clear; not before a release."""
         from foldaway.auditing.audit import audit  # not for those who end nothing
 
+        if self._plan.release is not None:  # what an audit finds depends on exact tallies
+            return
         self.register()
         found = found or audit(self._plan, tallies)
         self.ledger = self.ledger.audited(user_signer(), found.attacks, found.solved, found.solved_with_keys)
 
-    def tell(self, tallies: Holding, dropped: Faults, key: TrialKey) -> Effects:
+    def tell(self, tallies: Held, dropped: Faults, key: TrialKey) -> Effects:
         """Effects for others: see `Trial.tell`."""
-        census = census_of(self._plan, tallies)
+        if self._plan.release is not None:  # what the gate says depends on exact counts
+            return read_effects(self._plan, tallies, dropped)
+        census = tallies.census()
         if may_tell(self._plan.privacy, census, self._last_census):
             self.told = Told(census, self._rounded(tallies, dropped))
             self._answered(self.told.effects, tallies, dropped, key)
@@ -78,11 +79,11 @@ class Chronicle:
             raise too_early(self._plan.privacy)
         return Effects.from_json(self.told.effects)
 
-    def final_effects(self, tallies: Holding, dropped: Faults) -> str | None:
+    def final_effects(self, tallies: Held, dropped: Faults) -> str | None:
         """The effects that are left when the trial is sealed, as JSON; none if too few stand behind them."""
         if self._plan.release is not None:
             return read_effects(self._plan, tallies, dropped).to_json() if tallies.released else None
-        if may_tell(self._plan.privacy, census_of(self._plan, tallies), self._last_census, growth=0):
+        if may_tell(self._plan.privacy, tallies.census(), self._last_census, growth=0):
             return self._rounded(tallies, dropped)
         return None if self.told is None else self.told.effects or None
 
@@ -90,16 +91,16 @@ class Chronicle:
     def _last_census(self) -> Census | None:
         return None if self.told is None else self.told.census
 
-    def _rounded(self, tallies: Holding, dropped: Faults) -> str:
-        return read_effects(self._plan, tallies, dropped, rounded=True).to_json()
+    def _rounded(self, tallies: Held, dropped: Faults) -> str:
+        return read_effects(self._plan, tallies, dropped, TOLD).to_json()
 
-    def _answered(self, effects: str, tallies: Holding, dropped: Faults, key: TrialKey) -> None:
+    def _answered(self, effects: str, tallies: Held, dropped: Faults, key: TrialKey) -> None:
         """Note effects that others see, and the tallies they can be read from again, if these are the ones kept."""
         self.register()
         commitment = self.commitment(effects, tallies, dropped, key)
         self.ledger = self.ledger.answered(user_signer(), effects, commitment)
 
-    def commitment(self, effects: str, tallies: Holding, dropped: Faults, key: TrialKey) -> str:
+    def commitment(self, effects: str, tallies: Held, dropped: Faults, key: TrialKey) -> str:
         """A hash of the tallies as they are kept, under the trial's key; empty if other effects are read from these.
 
         It ties effects that were told to tallies that somebody has kept, and tells nothing to whoever lacks the key.
@@ -107,21 +108,20 @@ class Chronicle:
         secret = key.found()
         if secret is None or tallies.released:
             return ""
-        kept = fixed(self._plan, tallies)
+        kept = fixed(tallies)
         theirs = self._rounded(kept, dropped) == effects
         return secret.commitment(msgspec.msgpack.encode(kept.state())) if theirs else ""
 
-    def end(self, tallies: Holding, dropped: Faults, key: TrialKey, found: Audit | None) -> None:
+    def end(self, tallies: Held, dropped: Faults, key: TrialKey, found: Audit | None) -> None:
         """Note the audit, the final effects and the close, as long as tallies and key are there."""
         self.register()
         secret, final = key.found(), self.final_effects(tallies, dropped)
         if secret is not None:
             self.ledger = self.ledger.used(user_signer(), secret.mark().hex())
-        if not tallies.released:
-            self.audited(tallies, found)
+        self.audited(tallies, found)
         if final is not None:
             self._answered(final, tallies, dropped, key)
-        records = None if final is None else self._told_count(sum(tallies.counts))
+        records = None if final is None else round_count(sum(tallies.counts))
         self.ledger = self.ledger.add(user_signer(), CLOSED, {"records": records, **software()})
 
     def key_destroyed(self, mark: bytes) -> None:

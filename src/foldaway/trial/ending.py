@@ -22,7 +22,7 @@ def prepare_sealing(trial: Trial) -> None:
     Raises:
         TooEarly: There would be none.
     """
-    if trial.plan.release is not None and trial.n:
+    if trial.plan.release is not None:
         trial.release(everywhere=False)
     if trial.chronicle.final_effects(trial.tallies, trial.dropped) is None:
         raise TooEarly(

@@ -43,13 +43,23 @@ class TrialKey:
         """What records get their keyed numbers under, if the plan needs these."""
         if self.sealed:
             raise SealedError("the trial is sealed: no further record can be folded.")
-        if not self._plan.keyed:
+        if not self._plan.hashed:
             return None
         secret = self._held()
         if self._plan.clustering is not None:
-            return secret.of_groups() if self._plan.grouped else secret.of_units(self._plan.fingerprint)
+            return secret.of_groups() if self._plan.bootstrap is None else secret.of_units(self._plan.fingerprint)
         # Records without a unit are numbered, each batch under a key of its own: no two records ever share weights.
         return secret.of_shard(secrets.token_bytes(16))
+
+    def for_levels(self) -> bytes:
+        """What levels of segments that the plan does not list are hashed under."""
+        return self._held().of_levels()
+
+    def for_arms(self) -> bytes:
+        """What identifiers draw their arms under, whether or not the plan needs keyed numbers."""
+        if self.sealed:
+            raise SealedError("the trial is sealed: its key was destroyed, so no further arm can be drawn.")
+        return self._held().of_arms()
 
     def for_files(self) -> FileKey:
         """What saved files of the trial are encrypted under."""
@@ -87,7 +97,8 @@ class TrialKey:
 
     def destroy(self, *, used: bool, everywhere: bool) -> None:
         """Overwrite the key here; everywhere, and if a record used it, the user's own where it is kept, too."""
-        if not self.sealed and not self._given and used:
+        # Held and not given, it is the user's own: arms were drawn under it, or records hashed.
+        if not self.sealed and not self._given and (used or self._secret is not None):
             # A plan without keyed hashes has the user's own key for its saved files alone.
             key = None if self.mark else user_key(self._plan.design, new=False)
             self.users_mark = self.mark if key is None else Secret(key).mark()
@@ -106,9 +117,9 @@ class TrialKey:
     def merge(self, other: TrialKey, *, used: bool, other_used: bool) -> TrialKey:
         """The key of the trial of both sets of records, which is refused if a unit could have records under both."""
         same = self.mark == other.mark
-        if self._plan.clustering is not None and not same and used and other_used:
+        if (self._plan.clustering is not None or self._plan.unlisted) and not same and used and other_used:
             raise StateError(
-                "these trials were folded under different keys, so a unit would count as two; "
+                "these trials were folded under different keys, so a unit or a level would count as two; "
                 "give every worker the same key: fa.Trial(plan, key=trial.key), or --key on the command line."
             )
         merged = self.copy()

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from foldaway.effects import Effects
+from foldaway.effects.door import OWN, TOLD, Door
 from foldaway.effects.reading import read_effects
 from foldaway.errors import (
-    EstimateError,
     LossWarning,
     PlanError,
     SampleRatioWarning,
@@ -20,15 +22,20 @@ from foldaway.errors import (
     StateError,
     instead_of,
 )
+from foldaway.evidence.ledger import Ledger
+from foldaway.inference.adjusting import Start
 from foldaway.inference.fixing import fixed
 from foldaway.keeping.cohort import Newcomers, Told
 from foldaway.keeping.saved import Final, Positions, Saved, load, naming
 from foldaway.keeping.secret import Secret
 from foldaway.keeping.state import pack, unpack
 from foldaway.keeping.user_keys import FileKey
+from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
+from foldaway.plan.arms import secret_arm
 from foldaway.records import Fault, Faults, check
-from foldaway.tallies import Grouped, Holding, empty_holding
+from foldaway.tallies import Held, Lean, empty_holding, restored_holding
+from foldaway.tallies.levels import marked
 from foldaway.trial.chronicle import Chronicle
 from foldaway.trial.key import TrialKey
 from foldaway.trial.units import Seen, with_batch
@@ -56,9 +63,9 @@ class Trial:
 
     Args:
         plan: The plan.
-        key: The 128-bit secret behind units' groups and the bootstrap's weights, under which saved files are encrypted,
-            too; this machine's user's own for the design if left out. Machines that fold records of the same units must
-            share it.
+        key: The 128-bit secret behind units' arms, their groups and the bootstrap's weights, under which saved files
+            are encrypted, too; this machine's user's own for the design if left out. Machines that draw arms, or fold
+            records, of the same units must share it.
 
     Attributes:
         plan: The plan.
@@ -73,20 +80,46 @@ class Trial:
         >>> trial
         Trial: demo | n=5 | a=2, b=3
         >>> effect = trial.effects().filter(estimator="difference", se_kind="welch")[0]
-        >>> effect.estimate, round(effect.std_error, 4)
-        (1.5, 0.7638)
+        >>> effect.estimate, effect.reliable
+        (1.5, True)
     """
 
     def __init__(self, plan: Plan, *, key: bytes | None = None) -> None:
         if not isinstance(plan, Plan):
             raise TypeError("a trial is made from a plan: fa.Trial(fa.Plan.load(path)).")
         self.plan = plan
-        self.tallies: Holding = empty_holding(plan)
+        self.tallies: Held = empty_holding(plan)
         self.dropped = Faults()
         self.newcomers = Newcomers()  # since the tallies were last written: whoever writes them begins anew
         self.seen = Seen.nobody(plan)
         self.secret = TrialKey(plan, key)
         self.chronicle = Chronicle(plan)
+
+    def assign(self, unit: str | int | bytes, stratum: str | None = None) -> str:
+        """Draw the arm of a unit under the trial's secret key: the same whenever the same key is asked.
+
+        Without the key, nobody can foresee the arm or work it out later: not from the plan, from a certificate or from
+        other units' arms. Machines that draw arms of one trial must share the key. Once the trial is sealed, the key is
+        gone.
+
+        Args:
+            unit: Its identifier; 17, "17" and b"17" are the same unit.
+            stratum: Of a plan with strata, the one that the unit is in.
+
+        Raises:
+            SealedError: The trial is sealed, or was loaded without its key.
+            PlanError: The plan's devices draw their arms themselves; or its strata do not contain this one.
+
+        Example:
+            >>> plan = Plan(name="demo", arm="g", arms={"a": 0.2, "b": 0.8}, outcomes=["y"])
+            >>> trial, other = (Trial(plan, key=bytes([key]) * 16) for key in (1, 2))
+            >>> arms = [trial.assign(i) for i in range(1000)]
+            >>> arms == [trial.assign(str(i)) for i in range(1000)], arms == [other.assign(i) for i in range(1000)]
+            (True, False)
+        """
+        if self.plan.federated is not None and self.plan.unit is None:
+            raise PlanError("the devices of this plan draw their own arms: see foldaway.federated.Device.")
+        return secret_arm(self.plan.shares_of(stratum), self.secret.for_arms(), unit)
 
     def fold(self, data: Any, *, text: bool = False, unreadable: int = 0) -> None:
         """Take a batch of records in; nothing of it is kept.
@@ -103,12 +136,29 @@ class Trial:
         if self.plan.federated is not None and self.plan.unit is None:
             raise PlanError("the records of this plan stay on its devices: use foldaway.federated.Device.")
         batch, faults = check(data, self.plan, text=text, ragged=unreadable, key=self.secret.for_records())
+        if len(batch) and self.plan.unlisted:
+            batch = marked(batch, self.plan, self.secret.for_levels())
         folded = self.tallies.fold(batch) if len(batch) else self.tallies
         mark = self.secret.mark_in_use() if len(batch) else self.secret.mark
         newcomers, seen = with_batch(self.newcomers, batch, self.plan), self.seen.with_batch(batch)
         # All of it or nothing, even if the thread is interrupted: the tallies are values.
         self.tallies, self.dropped, self.secret.mark = folded, self.dropped + faults, mark
         self.newcomers, self.seen = newcomers, seen
+
+    def fold_clusters(self, codes: NDArray[np.intp], counts: NDArray[np.int64], triangles: Floats) -> None:
+        """Take whole clusters in, of which only the second moments have come: see `Arms.fold_clusters`."""
+        assert self.tallies.arms is not None
+        self.tallies = self.tallies.arms.fold_clusters(codes, counts, triangles)
+
+    def fold_totals(
+        self, arm: NDArray[np.intp], group: NDArray[np.intp], counts: NDArray[np.int64], totals: Floats
+    ) -> None:
+        """Take in sums over the records of each of some units: see `Sums.fold_totals`."""
+        self.tallies = self._lean().fold_totals(arm, group, counts, totals)
+
+    def _lean(self) -> Lean:
+        assert isinstance(self.tallies, Lean)  # as plans with a release are, and those of devices that send sums
+        return self.tallies
 
     @property
     def key(self) -> bytes:
@@ -130,7 +180,7 @@ class Trial:
         """
         if not self.sealed and not self.chronicle.ledger.closed:
             self.chronicle.end(self.tallies, self.dropped, self.secret, found)
-        self.secret.destroy(used=bool(self.n), everywhere=everywhere)
+        self.secret.destroy(used=self.released or bool(self.n), everywhere=everywhere)
         if everywhere:
             self.chronicle.key_destroyed(self.secret.users_mark)
 
@@ -143,7 +193,7 @@ class Trial:
             raise StateError(f"only trials of the same plan can be merged; these plans differ in {differing}.")
         merged = copy.copy(self)
         merged.secret = self.secret.merge(other.secret, used=bool(self.n), other_used=bool(other.n))
-        merged.tallies = self.tallies + other.tallies  # type: ignore[operator]  # of one plan, so of one kind
+        merged.tallies = self.tallies + other.tallies
         merged.dropped = self.dropped + other.dropped
         merged.newcomers = (self.newcomers + other.newcomers).within(self.plan.privacy)
         merged.seen = self.seen.merge(other.seen)
@@ -164,7 +214,7 @@ class Trial:
     @property
     def n(self) -> int:
         """Records folded."""
-        return sum(self.tallies.counts)
+        return self.tallies.n
 
     @property
     def counts(self) -> dict[str, int]:
@@ -181,10 +231,11 @@ class Trial:
             rounded: Whether to round them for others, so that no person's value can be worked out from several answers.
         """
         effects = read_effects(
-            self.plan, self.tallies, self.dropped, population=population, rounded=rounded, control=control
+            self.plan, self.tallies, self.dropped, TOLD if rounded else OWN, population=population, control=control
         )
         if effects.alarm is not None:
-            warnings.warn(effects.alarm, LossWarning if effects.sample_ratio.ok else SampleRatioWarning, stacklevel=2)
+            broken = effects.sample_ratio.state in ("look", "fails")
+            warnings.warn(effects.alarm, SampleRatioWarning if broken else LossWarning, stacklevel=2)
         return effects
 
     def release(self, *, everywhere: bool = True) -> Effects:
@@ -199,15 +250,13 @@ class Trial:
 
         Raises:
             PlanError: The plan has no `release`.
-            EstimateError: There is no record yet, or OpenDP is not installed.
+            EstimateError: OpenDP is not installed.
         """
         if self.plan.release is None:
             raise PlanError("this plan has no `release`, which says how much noise there must be; plans never change.")
-        if not self.n and not self.released:
-            raise EstimateError("there are no records yet, so there is nothing to release.")
-        assert isinstance(self.tallies, Grouped)
+        # Few records are no reason to refuse: that would tell how few. What the noise drowns has no numbers.
         # What was left out and clipped was counted exactly, and goes too.
-        self.tallies, self.dropped = self.tallies.release(), Faults()
+        self.tallies, self.dropped = self._lean().release(), Faults()
         self.seal(everywhere=everywhere)
         return self.effects()
 
@@ -233,10 +282,38 @@ class Trial:
         saved = Saved(self.copy().dumps(), positions, ledger=self.chronicle.ledger)  # a report fixes nothing
         return trial_page(quiet_effects(self) if told is None else told, self.plan, self.tallies, saved)
 
+    @property
+    def unfixed(self) -> bool:
+        """Whether coefficients are still to be fixed, and the tallies to take the form in which they are kept."""
+        return self.tallies.unfixed
+
+    def fix(self, start: Start | None = None) -> None:
+        """Fix coefficients, if that is still to be done, and give the tallies the form in which they are kept.
+
+        Args:
+            start: Those that more records than are here have given.
+        """
+        if self.unfixed:
+            self.tallies = fixed(self.tallies, start)
+
+    def written(self, ledger: Ledger | None = None) -> None:
+        """Count newcomers anew, for the tallies were just written; with the ledger as it is there."""
+        self.newcomers = Newcomers()
+        self.chronicle.ledger = ledger or self.chronicle.ledger
+
     def dumps(self) -> bytes:
         """The state as bytes: the plan and its tallies, nothing else; the key is not in it. The trial is lean now."""
-        self.tallies = fixed(self.plan, self.tallies)
+        self.tallies = fixed(self.tallies)
         return self.exchanged()
+
+    def stored(self) -> bytes:
+        """The state for a store that encrypts it and whose other writers fix coefficients too; nothing changes here.
+
+        Levels are pooled in it, which may become common here.
+        """
+        twin = self.copy()
+        twin.tallies = self.tallies.pooled()
+        return twin.exchanged()
 
     def exchanged(self, *, newcomers: bool = False) -> bytes:
         """The state as it is in memory, for workers of one run and stores that encrypt it.
@@ -278,10 +355,11 @@ class Trial:
                 f"{_differing(plan, made_under)}; load it with that one."
             )
         trial = cls(made_under, key=key)
-        trial.tallies = type(trial.tallies).restore(state.tallies, made_under)
+        trial.tallies = restored_holding(state.tallies, made_under)
         trial.dropped = Faults(state.dropped.items(), state.faults)
         trial.secret.restore(state.key_mark, sealed=state.sealed)
-        trial.chronicle = Chronicle(made_under, trial.n)
+        # Whether any records came before a ledger that is only beginning: of a release, nobody is told how many.
+        trial.chronicle = Chronicle(made_under, trial.n if made_under.release is None else 1)
         trial.chronicle.told = state.told
         if state.newcomers is not None:
             records, units, hashes = state.newcomers
@@ -311,7 +389,8 @@ class Trial:
         if self.sealed:
             effects = self.chronicle.final_effects(self.tallies, self.dropped)
             final = Final(self.plan.canonical().decode(), effects, self.secret.users_mark)
-            return Saved(b"", positions, final, self.chronicle.ledger), None
+            # How far sources were read is an exact count.
+            return Saved(b"", None if self.released else positions, final, self.chronicle.ledger), None
         state, key = self.dumps(), self.secret.for_files()
         return Saved(state, positions, None, self.chronicle.written(self.n, Secret(key.key))), key
 
@@ -333,9 +412,9 @@ class Trial:
         return f"Trial: {self.plan.name} | n={self.n:_} | {counts}"
 
 
-def quiet_effects(trial: Trial, *, rounded: bool = False) -> Effects:
+def quiet_effects(trial: Trial, door: Door = OWN) -> Effects:
     """The trial's effects, without the warning: what it would say is in them."""
-    return read_effects(trial.plan, trial.tallies, trial.dropped, rounded=rounded)
+    return read_effects(trial.plan, trial.tallies, trial.dropped, door)
 
 
 def open_saved(

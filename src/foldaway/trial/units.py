@@ -1,4 +1,4 @@
-"""Whose records a trial has: who is new since the last write, who was seen, how many stand behind the tallies."""
+"""Whose records a trial has: who is new since the last write, and who was seen."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.keeping.cohort import Census, Newcomers, may_write
+from foldaway.keeping.cohort import Newcomers, may_write
 from foldaway.plan import Plan
 from foldaway.records.batch import Batch
-from foldaway.tallies import Arms, Grouped, Holding
 from foldaway.tallies.sums import group_of
 
 _LOOK = 1_024  # records whose units are looked at together
@@ -75,12 +74,3 @@ def _united(ours: tuple[NDArray[np.uint64], ...], theirs: tuple[NDArray[np.uint6
         while len(parts) > 1 and len(parts[-2]) <= 2 * len(parts[-1]):
             parts.append(np.union1d(parts.pop(), parts.pop()))
     return tuple(parts)
-
-
-def census_of(plan: Plan, tallies: Holding) -> Census:
-    """How many stand behind tallies."""
-    if plan.grouped and not plan.within_clusters and isinstance(tallies, Grouped):
-        cells = tallies.records.astype(int).tolist()
-        return Census(dict(zip(plan.arms, cells, strict=True)), by_group=True)
-    counts = tallies.units if isinstance(tallies, Arms) else tallies.counts
-    return Census({arm: [n] for arm, n in zip(plan.arms, counts, strict=True)})

@@ -228,6 +228,7 @@ def test_a_seal_audits_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert [tuple(found.attacks) for found in audits] == [tuple(noted.content["attacks"])]
 
 
+@pytest.mark.once
 def test_a_second_seal_finishes_what_a_crash_has_left(tmp_path: Path) -> None:
     """The effects are written and the key is still there: as if the first had been killed between the two."""
     trial, state = folded("crashed"), tmp_path / "state"

@@ -38,7 +38,7 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     assert again.stdout.splitlines()[0] == "0 records sent. 3,000 were there already."
     status = foldaway("trial", "status", "life", env=as_read).stdout
     assert re.search(
-        r"life\s+open\s+3,000\s+none\s+100\s+0\n\nCounts of records are rounded, and in effects each arm's by itself",
+        r"life\s+open\s+3,000\s+100\s+0\n\nCounts of records are rounded, and in effects each arm's by itself",
         status,
     )
     assert "life" in foldaway("trial", "list", env=admin(server)).stdout

@@ -60,6 +60,20 @@ def test_a_mode_with_replies_waits_for_them_and_the_others_only_if_asked(mode: s
     assert course.asked(CloseRequest(deadline=7.0), seen(None)) == Closing(NOW + 7.0, 0.9, False)
 
 
+def test_when_a_release_ends_depends_on_no_count_of_devices() -> None:
+    course = Course(fa.Plan(**SMALL, bounds={"y": (0, 1)}, federated="sums", release=1.0))
+    for reported in ((0, 0), (9, 10), (10, 10)):
+        assert course.asked(CloseRequest(), seen(None, reported)) == Closing(NOW, 1.0, False)
+        waiting = Closing(NOW + 5.0, 1.0, False)
+        assert course.asked(CloseRequest(deadline=5.0), seen(None, reported)) == waiting
+        assert course.looked(seen(waiting, reported), never) is None
+        assert course.looked(seen(waiting, reported, now=NOW + 5.0), never) == End()
+        assert course.ends(seen(waiting, reported), reported, published=False) == End()
+        assert course.outlook(seen(waiting, reported, now=NOW + 6.0)) is None
+    with pytest.raises(IngestError, match="Leave out the share"):
+        course.asked(CloseRequest(share=0.5), seen(None))
+
+
 def test_what_a_request_does_not_say_stays_but_for_the_wish_to_end_it_for_nothing() -> None:
     course, before = Course(plan_of("delta")), Closing(NOW + 100.0, 0.5, True)
     assert course.asked(CloseRequest(), seen(before)) is None

@@ -20,6 +20,8 @@ from foldaway.federated import Device
 from served import Served
 from servers import Nursery
 
+pytestmark = pytest.mark.once
+
 DEVICES = 12
 KILLS = 20
 COHORT = 4

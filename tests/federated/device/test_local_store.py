@@ -151,6 +151,7 @@ def test_a_file_that_is_no_database_is_told_and_left_alone(folder: Path) -> None
     assert file.read_bytes() == b"something else" * 100
 
 
+@pytest.mark.once
 def test_an_empty_file_is_what_a_kill_leaves_at_the_very_beginning(folder: Path) -> None:
     folder.mkdir(mode=0o700)
     (folder / FILE).touch(0o600)
@@ -206,6 +207,7 @@ def test_deleted_rows_are_overwritten_where_they_were(folder: Path) -> None:
     assert CANARY not in files(folder)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("moment", ["_remove", "replace_file"])
 def test_forgetting_that_was_cut_short_is_ended_by_the_next_who_opens(folder: Path, moment: str) -> None:
     store = begun(folder)
@@ -230,6 +232,7 @@ def test_forgetting_that_was_cut_short_is_ended_by_the_next_who_opens(folder: Pa
     assert [path.name for path in folder.iterdir()] == [MARK]
 
 
+@pytest.mark.once
 def test_a_journal_that_a_kill_has_left_is_deleted_with_the_rest(folder: Path) -> None:
     store = begun(folder)
     with store.changing():

@@ -64,7 +64,7 @@ def site_files(rows: pd.DataFrame, folder: Path, sites: int) -> list[Path]:
 def sent(plan: fa.Plan, file: Path, trial: Hosted) -> SiteReport:
     """Fold and send a file, from a folder of its site's own."""
     folder = f"{file}-folder"
-    return send_site(fold_site(plan, [str(file)], folder), [str(file)], trial.link, folder)
+    return send_site(fold_site(plan, [str(file)], folder), [str(file)], trial.site_link, folder)
 
 
 def groups_at(site: fa.Trial, units: Any) -> list[int]:
@@ -88,7 +88,7 @@ def test_sites_and_devices_that_send_sums_equal_one_analysis_with_the_same_group
         for part, path in enumerate(parts):
             mine.iloc[part::2].to_parquet(path)
         site = fold_site(plan, parts, f"{file}-folder")
-        report = send_site(site, parts, trial.link, f"{file}-folder")
+        report = send_site(site, parts, trial.site_link, f"{file}-folder")
         assert (report.repeated, report.durable) == (False, True)
         assert report.units == mine.groupby("group")["unit"].nunique().to_dict()
         keys.append(site.key)
@@ -165,12 +165,12 @@ def test_sums_that_no_site_has_are_refused(server: Served, tmp_path: Path) -> No
     headers = {"Content-Type": "application/octet-stream", "Foldaway-Number": new_number().hex()}
     for words, change in cases.items():
         with pytest.raises(ServerError, match=words):
-            trial.link.ask(
+            trial.site_link.ask(
                 "POST", "/tallies", content=encoded(msgspec.structs.replace(good, **change)), headers=headers
             )
-    trial.link.ask("POST", "/tallies", content=encoded(good), headers=headers)
+    trial.site_link.ask("POST", "/tallies", content=encoded(good), headers=headers)
     with pytest.raises(ServerError, match="absurdly large"):
-        trial.link.ask(
+        trial.site_link.ask(
             "POST",
             "/tallies",
             content=encoded(msgspec.structs.replace(good, sums=packed(sums * 1e9))),
@@ -194,6 +194,7 @@ def test_sites_and_devices_together_equal_kept_rows(server: Served, tmp_path: Pa
     assert any(note.startswith(who) for note in trial.effects().notes)
 
 
+@pytest.mark.once
 def test_a_site_counts_once_however_often_it_runs(server: Served, tmp_path: Path) -> None:
     kept, plan, rows = site_plan("again")
     trial = Hosted(server, plan)
@@ -314,7 +315,7 @@ def test_no_arm_with_fewer_units_than_a_cohort_leaves_the_site(few: int, server:
     state = fold_files([str(tmp_path / "few.parquet")], plan).dumps()
     headers = {"Content-Type": "application/octet-stream", "Foldaway-Number": new_number().hex()}
     with pytest.raises(ServerError, match="say too much"):
-        trial.link.ask("POST", "/tallies", content=state, headers=headers)
+        trial.site_link.ask("POST", "/tallies", content=state, headers=headers)
     # An arm without units says nothing.
     rows[rows["group"] != small].to_parquet(tmp_path / "others.parquet")
     assert units_of(fold_site(plan, [str(tmp_path / "others.parquet")]))[small] == 0
@@ -329,7 +330,7 @@ def test_the_command_sends_and_says_what_it_sent(mode: str, server: Served, tmp_
 
     def run(*words: object, home: str = "one", code: int = 0) -> subprocess.CompletedProcess[str]:
         given = ("site", "run", tmp_path / "plan.toml", *words, "--folder", tmp_path / home)
-        return foldaway(*given, code=code, env={"FOLDAWAY_TOKEN": trial.token, "FOLDAWAY_SERVER": server.url})
+        return foldaway(*given, code=code, env={"FOLDAWAY_TOKEN": trial.site_token, "FOLDAWAY_SERVER": server.url})
 
     first = run(files[0])
     assert "records stay here" in first.stdout

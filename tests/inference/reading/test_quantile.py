@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from foldaway.inference.reading.quantile import LEAST_BEYOND, Binned, quantiles
 from foldaway.plan.outcomes import Bins
@@ -43,20 +44,25 @@ def test_quantiles_are_numpys_to_the_resolution(p: float, by_group: bool) -> Non
     assert not (found.outside | found.few).any()
 
 
-def test_the_error_is_that_of_the_share_below_times_how_far_the_quantile_moves_with_it() -> None:
+def test_the_error_is_how_far_woodruffs_interval_reaches_by_groups_of_kept_rows() -> None:
+    """Over all values y of the rows: from min {F + t √V ≥ p} to max {F − t √V ≤ p}, each arm by itself."""
     y, arm, group = rows(2)
     p = 0.8
     found = quantiles(counted(y, arm, group), p, by_group=True).levels
-    F = [np.sort(y[arm == a]) for a in (0, 1)]
-    without = np.array(
-        [[np.mean(y[(arm == a) & (group != g)] <= found.value[a]) for a in (0, 1)] for g in range(GROUPS)]
-    )
-    away = without - without.mean(axis=0)
-    of_shares = (GROUPS - 1) / GROUPS * away.T @ away
-    odds = np.log(p / (1 - p)) + np.array([[-2.0], [2.0]]) * np.sqrt(np.diag(of_shares)) / (p * (1 - p))
-    ends = [[np.quantile(F[a], 1 / (1 + np.exp(-end[a]))) for a in (0, 1)] for end in odds]
-    rate = (np.array(ends[1]) - ends[0]) / (4 * np.sqrt(np.diag(of_shares)))
-    np.testing.assert_allclose(found.covariance, of_shares * np.outer(rate, rate), rtol=0.05, atol=1e-5)
+    errors = []
+    for a in (0, 1):
+        own, of = y[arm == a], group[arm == a]
+        values = np.sort(own)
+        below = np.array([(own[of == g] <= values[:, None]).sum(axis=1) for g in range(GROUPS)])
+        sizes = np.bincount(of, minlength=GROUPS)
+        F = np.arange(1, len(values) + 1) / len(values)
+        away = (below - sizes[:, None] * F) / len(values)
+        V = (away**2 / (1 - sizes / len(values))[:, None]).sum(axis=0)
+        t = stats.t.isf(stats.norm.sf(2), 1 / ((sizes / len(values)) ** 2).sum() - 1)
+        ends = values[F + t * np.sqrt(V) >= p].min(), values[F - t * np.sqrt(V) <= p].max()
+        errors.append((ends[1] - ends[0]) / 4)
+    np.testing.assert_allclose(np.sqrt(np.diag(found.covariance)), errors, rtol=0.025)
+    assert found.covariance[0, 1] == found.covariance[1, 0] == 0
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -10,8 +10,8 @@ import foldaway.records.batch
 from foldaway.numerics import linalg
 from foldaway.numerics.block import Block, Floats, Shape
 from foldaway.numerics.kernels import moments
-from foldaway.tallies.arm import ArmTally
-from foldaway.tallies.scores import Scores
+from foldaway.tallies.moments.arm import ArmTally
+from foldaway.tallies.moments.scores import Scores
 
 
 def rows_of(K: int, n: int, level: float = 0.0) -> Floats:

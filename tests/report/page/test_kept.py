@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -14,12 +15,14 @@ from hypothesis import given
 
 import foldaway as fa
 from foldaway.keeping.saved import Saved, load
+from foldaway.keeping.state import Array
 from foldaway.report.page.kept import inventory
 from foldaway.sources.formats.files import ReadOptions
 from foldaway.sources.runs.backlog import Backlog
-from foldaway.tallies import Arms, arms_of
-from foldaway.tallies.arm import ArmState
+from foldaway.tallies import Lean, arms_of
 from foldaway.tallies.grouped import GroupedState
+from foldaway.tallies.moments import Arms, ArmTally, Tally
+from foldaway.tallies.moments.arm import ArmState
 from foldaway.trial.trial import TrialState
 from fuzzing import fuzz
 from measured import measured
@@ -31,20 +34,30 @@ from sizes import mostly_slow
 EVERY = pytest.mark.parametrize("name", CASES)
 
 
+def saved_arms(trial: fa.Trial) -> Sequence[ArmTally]:
+    """The tallies by arm that are in a state: beside sums, none before the first record."""
+    return arms_of(trial.tallies) if trial.n or isinstance(trial.tallies, Arms) else ()
+
+
 def floats(trial: fa.Trial) -> int:
     tallies = trial.tallies
-    if isinstance(tallies, Arms):
-        return tallies.size
-    sums = 0 if tallies.sums is None or not trial.n else sum(array.size for array in tallies.sums.arrays().values())
-    found = trial.n and tallies.predictor is not None and trial.plan.coefficients is None
+    arms = sum(arm.frame.F.size + sum(map(arrays, (arm.factor, *arm.tallies.values()))) for arm in saved_arms(trial))
+    if not isinstance(tallies, Lean) or not trial.n:
+        return arms
+    sums = arms + sum(array.size for array in tallies.sums.arrays().values())
+    found = tallies.predictor is not None and trial.plan.coefficients is None
     return sums + (sum(array.size for array in tallies.predictor[:2]) if found and tallies.predictor else 0)
+
+
+def arrays(tally: Tally) -> int:
+    return sum(len(part.data) // 8 for part in msgspec.structs.astuple(tally.state()) if isinstance(part, Array))
 
 
 def counts(trial: fa.Trial) -> int:
     """The whole numbers: of the frame and the factor of each arm, of its tallies, and of faults."""
     by_tally = {"records": 2, "units": 2, "replicates": 1}  # records and clusters; records and clusters; records
     per_arm = 2 + sum(by_tally[name] for name in arms_of(trial.tallies)[0].tallies) if arms_of(trial.tallies) else 0
-    return per_arm * len(arms_of(trial.tallies)) + len(trial.dropped.records) + len(list(trial.dropped))
+    return per_arm * len(saved_arms(trial)) + len(trial.dropped.records) + len(list(trial.dropped))
 
 
 @EVERY
@@ -60,12 +73,13 @@ def test_sizes_add_up_to_the_state_and_numbers_to_the_tallies(name: str) -> None
         assert kept.what
     # Nothing hides in what holds the parts together: names, some in the tallies, and two bytes or so around each part.
     names = sum(len(word) for word in TrialState.__struct_fields__)
-    names += len(arms_of(trial.tallies)) * sum(len(word) for word in ArmState.__struct_fields__)
-    if not arms_of(trial.tallies):
+    arms = saved_arms(trial)
+    names += len(arms) * sum(len(word) for word in ArmState.__struct_fields__)
+    if not isinstance(trial.tallies, Arms):
         names += sum(len(word) for word in GroupedState.__struct_fields__)
-    tallies = sum(len(tally) + 2 for arm in arms_of(trial.tallies) for tally in arm.tallies)
+    tallies = sum(len(tally) + 2 for arm in arms for tally in arm.tallies)
     around = 2 * (len(TrialState.__struct_fields__) + len(GroupedState.__struct_fields__))
-    assert names < found[-1].size <= names + tallies + around + 8 * len(arms_of(trial.tallies))
+    assert names < found[-1].size <= names + tallies + around + 8 * len(arms)
 
 
 @fuzz(max_examples=30)

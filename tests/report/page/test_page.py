@@ -315,8 +315,8 @@ def test_no_replicate_of_the_bootstrap_is_on_the_page() -> None:
     trial = case("resampled")
     effects = trial.effects()
     plan, [each] = trial.plan, comparisons(effects)
-    assert each.lead.se_kind == "bootstrap"
-    found = distribution(each.lead.estimator, Question(arms_of(trial.tallies), list(plan.arms.values()), 1, 0))
+    assert each.bootstrap is not None
+    found = distribution(each.bootstrap.estimator, Question(arms_of(trial.tallies), list(plan.arms.values()), 1, 0))
     text = trial.report().html
     assert all(f"{value:.5g}" not in text for value in found.effects)
     # Of the spread there are five quantiles, to two digits of the error.
@@ -326,33 +326,38 @@ def test_no_replicate_of_the_bootstrap_is_on_the_page() -> None:
     assert len(quantiles) == 5
     for quantile, exact in zip(quantiles, np.quantile(found.effects, [0.05, 0.25, 0.5, 0.75, 0.95]), strict=True):
         assert abs(quantile.value - exact) <= quantile.rounding
-        assert quantile.rounding >= known(each.lead.std_error) / 200
+        assert quantile.rounding >= known(each.bootstrap.std_error) / 200
     assert len(spread.quantiles) == 5
 
 
 def test_effects_alone_refer_to_the_trials_report_for_the_spread() -> None:
     text = parsed(effects_page(effects_of("resampled")).html).text
-    assert "Bootstrap: 250 replicates" in text
+    assert "Bootstrap (interacted): 250 replicates" in text
     assert "The trial's own report shows their distribution." in text
     assert "too few replicates" not in text
     assert "The trial's own report shows" not in page_of("resampled").text
 
 
-def test_the_bootstrap_is_told_of_also_where_another_kind_of_error_leads() -> None:
-    plan, rows = make_trial(7, n=1200, units=True)
+@pytest.mark.parametrize(
+    ("covariates", "lead", "resampled"), [(1, "adjusted", "interacted"), (0, "difference", "difference")]
+)
+def test_the_bootstrap_is_told_of_also_where_another_kind_of_error_leads(
+    covariates: int, lead: str, resampled: str
+) -> None:
+    plan, rows = make_trial(7, n=1200, covariates=covariates, units=True)
     trial = folded(msgspec.structs.replace(plan, bootstrap=210), rows)
     [each] = comparisons(trial.effects())
-    assert each.lead.se_kind == "CR1"
+    assert (each.lead.se_kind, each.lead.estimator) == ("jackknife", lead)
     assert each.bootstrap is not None
-    assert (each.bootstrap.se_kind, each.bootstrap.estimator) == ("bootstrap", each.lead.estimator)
+    assert (each.bootstrap.se_kind, each.bootstrap.estimator) == ("bootstrap", resampled)
     page = parsed(trial.report().html)
-    assert "Bootstrap: 210 replicates" in page.text
+    assert f"Bootstrap ({resampled}): 210 replicates" in page.text
     assert any("replicates of the effect are distributed" in caption.text for caption in page.find("figcaption"))
 
 
 def test_effects_without_a_bootstrap_lead_say_nothing_of_replicates() -> None:
     assert spreads(effects_of("large"), case("large").plan, arms_of(case("large").tallies)) == {}
-    assert "Bootstrap:" not in page_of("large").text
+    assert "Bootstrap (" not in page_of("large").text
 
 
 def test_no_identifier_is_on_the_page() -> None:

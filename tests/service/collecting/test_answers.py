@@ -18,19 +18,16 @@ from foldaway.effects.headline import headline
 from foldaway.errors import TooEarly, UnknownTrial, VaultError
 from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import GROWTH, Census
-from foldaway.service.collecting import answers
 from foldaway.service.collecting.answers import Answer, Answers, Candidate, Point, Series
+from foldaway.service.collecting.pace import Pace
 from foldaway.service.collecting.service import Service
 from foldaway.service.keys.vault import Vault
 from foldaway.sources.formats.body import Decoded, Limits
-from foldaway.trial.units import census_of
 from plans import in_parts
 from sizes import mostly_slow
 from stores import VAULT, Place
 
 ALL = Series()
-
-pytestmark = pytest.mark.usefixtures("hurry")
 
 
 def plan_of(**settings: Any) -> fa.Plan:
@@ -240,6 +237,7 @@ def test_servers_decide_together_when_an_answer_is_due(place: Place) -> None:
     assert told_after(servers[0])[-1] == 3 * 165
 
 
+@pytest.mark.once
 def test_of_two_servers_that_would_tell_at_once_one_does(place: Place) -> None:
     """The second has looked before the first told, computes for a while, and then finds that it is not due any more."""
     plan = plan_of(cohort=30)
@@ -276,13 +274,14 @@ def test_who_asks_again_makes_nobody_compute(folder: Place) -> None:
 
     def candidate() -> Candidate:
         computed.append(trial.n)
-        return Candidate(trial.n, census_of(trial.plan, trial.tallies), lambda: trial.effects(rounded=True))
+        return Candidate(trial.n, trial.tallies.census(), lambda: trial.effects(rounded=True))
 
     for mark in (1, 1, 1, 2, 2):
         told.current(plan, mark, candidate)
     assert computed == [60, 60]
 
 
+@pytest.mark.once
 def test_a_restart_repeats_no_answer_and_loses_none(place: Place) -> None:
     plan = plan_of(cohort=40)
     before = run(serving(place, plan), [40] * 5)
@@ -296,6 +295,7 @@ def test_a_restart_repeats_no_answer_and_loses_none(place: Place) -> None:
     assert told_after(again) == [40, 80, 120, 160, 200, 240, 280, 320]
 
 
+@pytest.mark.once
 def test_a_crash_between_a_commit_and_its_answer_is_made_up_for_by_the_next(place: Place) -> None:
     plan = plan_of(cohort=40)
     receive(serving(place, plan).records.collector("target"), Decoded(people(40)), None, None)  # and no tick
@@ -307,37 +307,24 @@ def test_a_crash_between_a_commit_and_its_answer_is_made_up_for_by_the_next(plac
 # Seldom enough, sealed, and over at the close.
 
 
-def test_answers_are_not_renewed_too_often(folder: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [100.0]
-    monkeypatch.setattr("foldaway.service.collecting.answers.time.monotonic", lambda: clock[0])
-    monkeypatch.setattr(answers, "_EVERY", 1.0)
-    service = serving(folder, plan_of(cohort=10, smallest_cell=2))
-    seen = []
+def test_answers_are_renewed_on_a_tick_and_carry_its_time(folder: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [120.5]
+    monkeypatch.setattr("time.time", lambda: clock[0])
+    store = folder.open()
+    store.create_trial(plan_of(cohort=10, smallest_cell=2), None)
+    service = Service(store, "main", Limits(), Pace(60))
+    changes, seen = [], 0
     for _ in send(service, [10] * 20):
-        clock[0] += 0.25
-        seen.append(len(course(service)))
-    assert seen[-1] == 5
-    service.tick()  # the last commits have their answer as soon as one may be given
-    assert told_after(service)[-1] == 200
-
-
-def test_what_takes_long_is_done_seldom(folder: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [100.0]
-
-    def slowly() -> float:
-        clock[0] += 0.5  # between any two looks at the clock
-        return clock[0]
-
-    monkeypatch.setattr("foldaway.service.collecting.answers.time.monotonic", slowly)
-    monkeypatch.setattr(answers, "_EVERY", 1.0)
-    monkeypatch.setattr(answers, "_SHARE", 0.05)
-    service = serving(folder, plan_of(cohort=10, smallest_cell=2, outcomes=["hours"], estimators=["difference"]))
-    taken: list[float] = []
-    for _ in send(service, [10] * 60):
-        while len(taken) < len(course(service)):
-            taken.append(clock[0])
-    assert len(taken) >= 3
-    assert min(b - a for a, b in pairwise(taken)) >= 10  # half a second is a twentieth of it
+        clock[0] += 20.0
+        asked(service)
+        service.tick()  # it looks before the next batch comes
+        if len(course(service)) > seen:
+            seen = len(course(service))
+            changes.append(clock[0])
+    assert seen > 5
+    assert len(course(service)) == len(changes)
+    assert len({change // 60 for change in changes}) == len(changes)  # no two in a tick
+    assert all(point.time % 60 == 0 for point in course(service))
 
 
 def test_what_was_told_is_sealed_and_follows_the_key(place: Place) -> None:
@@ -365,7 +352,7 @@ def test_a_closed_trial_keeps_its_course_and_gets_no_further_point(folder: Place
     told = late.answers.current(
         trial.plan,
         shards[0].version + 1,
-        lambda: Candidate(400, census_of(trial.plan, trial.tallies), lambda: trial.effects(rounded=True)),
+        lambda: Candidate(400, trial.tallies.census(), lambda: trial.effects(rounded=True)),
     )
     assert told is None  # the answers are gone, but for their course
     assert course(service) == course(late) == points

@@ -47,6 +47,7 @@ def test_the_deadline_ends_it_without_anybody_asking(service: Service) -> None:
     assert sum(status.federated.missing.values()) == 1
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("mode", ["one-message", "delta", "scores"])
 def test_whoever_ends_it_may_have_exact_effects_once(service: Service, mode: str) -> None:
     """A request that would begin to wait is refused, or the exact effects would be lost when the deadline comes."""
@@ -174,6 +175,7 @@ def test_what_is_pending_here_counts_and_its_numbers_are_used(service: Service) 
     assert all(shard.state is None for shard in service.store.shards.all(plan.name))
 
 
+@pytest.mark.once
 def test_what_another_server_has_taken_too_is_counted_once(service: Service) -> None:
     plan, devices = begun(service, "one-message", count=6)
     other = Service(service.store, "other", Limits())
@@ -282,6 +284,7 @@ def test_who_is_in_the_tallies_is_in_the_counts(service: Service, moment: int, m
     answer = service.close(plan.name)
     assert answer.final
     assert answer.federated is not None
+    assert answer.records is not None
     assert sum(answer.federated.reported.values()) == answer.records.bit_count()
     assert answer.records in (2**2 - 1, 2**6 - 1)
     assert (answer.records == 2**6 - 1) == (reads > moment)
@@ -351,3 +354,27 @@ def test_nothing_is_answered_while_the_last_reports_are_waited_for(service: Serv
     service.tick()  # all that have joined
     answer = service.close(plan.name)
     assert (answer.final, answer.records, answer.left_out) == (True, 7, 2)  # two are no cohort after the last answer
+
+
+def test_a_federated_release_counts_no_devices_and_always_ends_with_noise(service: Service) -> None:
+    for count in (0, 1, 6):
+        settings: dict[str, Any] = {"bounds": {"y": (0, 10)}, "release": 1.0, "device_records": 10**3}
+        plan, devices = begun(service, "sums", count=count, **settings)
+        service.devices.receive(plan.name, "reports", [device.message("reports") for device in devices])
+        open_ = service.status(plan.name)
+        assert open_.federated is not None
+        assert (open_.federated.enrolled, open_.federated.reported, open_.federated.missing) == ({}, {}, {})
+        assert (open_.records, open_.left_out) == (None, None)
+        for exact in (False, True):
+            with pytest.raises(fa.Unreleased):
+                service.effects(plan.name, exact=exact)
+        assert service.close(plan.name, CloseRequest(deadline=1000.0)).records is None
+        service.tick()
+        assert service.status(plan.name).status == "open"  # whoever has reported
+        answer = service.close(plan.name, CloseRequest(deadline=0.0))
+        assert answer.final
+        assert answer.left_out is None
+        effects = answer.opened()
+        assert effects is not None
+        assert not any(row.reliable for row in effects)
+        assert service.status(plan.name).federated == answer.federated

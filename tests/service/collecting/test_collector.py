@@ -27,6 +27,8 @@ from foldaway.sources.formats.body import Decoded, Limits
 from plans import SMALL
 from stores import Place
 
+pytestmark = pytest.mark.once
+
 PLAN = fa.Plan(**SMALL, privacy=fa.Privacy(cohort=10))
 NAME = PLAN.name
 
@@ -426,7 +428,7 @@ def test_what_is_pending_elsewhere_is_left_out_and_counted(place: Place) -> None
     assert service.close(NAME).records == 20
     other.tick()
     status = service.status(NAME)
-    assert (status.left_out, other.pending(), store.shards.sequences(NAME)) == (4, False, {"p": 1})
+    assert (status.left_out, other.records.pending(), store.shards.sequences(NAME)) == (4, 0, {"p": 1})
 
 
 def test_after_the_close_tallies_census_and_key_are_gone(place: Place) -> None:
@@ -513,7 +515,7 @@ def test_a_trial_closed_elsewhere_is_noticed(place: Place) -> None:
     assert other.close(NAME, CloseRequest(without_effects=True)).records == 0
     service.tick()
     service.tick()
-    assert (service.status(NAME).left_out, service.pending()) == (4, 0)
+    assert (service.status(NAME).left_out, service.records.pending()) == (4, 0)
 
 
 def test_stopping_commits_what_the_cohort_allows(store: Store) -> None:

@@ -39,7 +39,7 @@ from foldaway.sources.formats.body import Limits
 from plans import SMALL
 from stores import Place
 
-pytestmark = pytest.mark.usefixtures("exact_counts")
+pytestmark = [pytest.mark.once, pytest.mark.usefixtures("exact_counts")]
 
 
 class Schedule:
@@ -95,7 +95,8 @@ class Schedule:
     def close(self, wanted: CloseRequest | None = None) -> Answer:
         return self.servers[self.random.choice(self.shards)].close(self.plan.name, wanted)
 
-    def counted(self, records: int) -> set[int]:
+    def counted(self, records: int | None) -> set[int]:
+        assert records is not None
         return {j for j in range(len(self.devices)) if records >> j & 1}
 
 
@@ -197,7 +198,7 @@ def test_a_report_is_durable_with_its_cohort_and_not_before(service: Service) ->
     assert service.devices.pending(plan.name) == 2
     assert one(service, plan, "reports", third) == Received(repeated=False, durable=True)
     assert one(service, plan, "reports", first) == Received(repeated=True, durable=True)
-    assert service.status(plan.name).pending == 0
+    assert service.devices.pending(plan.name) == 0
     assert service.status(plan.name).records == 7
 
 
@@ -212,7 +213,7 @@ def test_a_number_that_was_never_enrolled_is_not_counted(service: Service) -> No
     plan, _ = begun(service, "delta")
     stranger = Simulated(plan, 5).message("reports")
     assert isinstance(one(service, plan, "reports", stranger), UnknownNumber)
-    assert service.status(plan.name).pending == 0
+    assert service.devices.pending(plan.name) == 0
 
 
 def test_one_bad_message_does_not_take_the_others_with_it(service: Service) -> None:
@@ -286,14 +287,15 @@ def test_records_and_reports_keep_to_their_own_trials(service: Service) -> None:
         service.close(plain.name, CloseRequest(deadline=1.0))
 
 
-def test_a_table_of_numbers_says_nothing_but_whether_they_are_used(service: Service, store: Store) -> None:
+def test_a_table_of_numbers_says_whether_they_are_used_and_no_arm(service: Service, store: Store) -> None:
     plan, devices = begun(service, "delta")
     for device in devices:
         one(service, plan, "reports", device.message("reports"))
     with store._trials.begin() as connection:
         rows = connection.exec_driver_sql("SELECT * FROM foldaway_numbers WHERE trial = ?", (plan.name,)).all()
-    assert {tuple(row._fields) for row in rows} == {("trial", "number", "used")}
+    assert {tuple(row._fields) for row in rows} == {("trial", "number", "used", "arm")}
     assert not {device.number for device in devices} & {row.number for row in rows}
+    assert len({row.arm for row in rows}) == len(devices)  # nobody without their numbers sees which have one arm
 
 
 def test_sites_and_devices_share_a_trial(service: Service) -> None:
@@ -341,7 +343,7 @@ def test_a_site_takes_no_single_device_with_it(service: Service) -> None:
     site.fold({"group": ["a"] * 4, "u": [1, 2, 3, 4], "y": [1.0, 2.0, 4.0, 3.0]})
     assert service.devices.receive_site(plan.name, new_number(), site.dumps()).durable
     status = service.status(plan.name)
-    assert (status.records, status.pending) == (4, 1)
+    assert (status.records, service.devices.pending(plan.name)) == (4, 1)
     (shard,) = service.store.shards.all(plan.name)
     assert shard.state is not None
     assert Share.of(plan, shard.state).trial.counts == {"a": 4, "b": 0}
@@ -443,3 +445,34 @@ def test_a_commit_that_comes_too_late_does_not_refuse_what_is_durable(
     assert durable == Received(repeated=True, durable=True)
     assert isinstance(faulty, MessageError)
     assert [type(outcome) for outcome in late] == [TrialClosed, TrialClosed]
+
+
+def test_a_site_s_token_is_good_for_so_many_units_in_all(service: Service) -> None:
+    plan, _ = begun(service, "one-message", count=0, unit="u", complete_units=True)
+    token, _ = service.store.tokens.issue("site", plan.name, 10)
+    site = fa.Trial(plan)
+    site.fold({"group": ["a"] * 4, "u": [1, 2, 3, 4], "y": [1.0, 2.0, 4.0, 3.0]})
+    numbers = [new_number() for _ in range(3)]
+    for number in numbers[:2]:
+        assert service.devices.receive_site(plan.name, number, site.dumps(), token.id).durable
+    before = service.store.shards.all(plan.name)
+    with pytest.raises(MessageError, match="more units than the site's token is still good for"):
+        service.devices.receive_site(plan.name, numbers[2], site.dumps(), token.id)
+    assert service.store.shards.all(plan.name) == before
+    assert service.devices.receive_site(plan.name, numbers[0], site.dumps(), token.id).repeated
+    found = service.store.tokens.find(token.id)
+    assert found is not None
+    assert (found.units, found.brought) == (10, 8)
+    assert service.status(plan.name).records == 8
+
+
+def test_the_largest_share_of_an_arm_counts_sites(service: Service) -> None:
+    plan, _ = begun(service, "one-message", count=0, unit="u", complete_units=True)
+    for units in (8, 24):
+        site = fa.Trial(plan)
+        ids, y = list(range(units)), [float(i % 3) for i in range(units)]
+        site.fold({"group": ["ab"[i % 2] for i in ids], "u": ids, "y": y})
+        service.devices.receive_site(plan.name, new_number(), site.dumps())
+    effects = service.effects(plan.name).opened()
+    assert effects is not None
+    assert "The largest share of an arm's records that came from one device or site: 75 %." in effects.notes

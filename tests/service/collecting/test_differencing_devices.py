@@ -24,7 +24,7 @@ from foldaway.service.collecting.service import Service
 from foldaway.sources.formats.body import Limits
 from foldaway.tallies import arms_of
 from plans import in_parts
-from stores import VAULT, Place
+from stores import Place
 
 N = 250
 
@@ -78,13 +78,13 @@ class Target:
     def published(self) -> Published | None:
         for (sealed,) in self.place.sql("SELECT published FROM foldaway_closings WHERE trial = 'target'"):
             if sealed is not None:
-                return Published.loads(VAULT.decrypt(bytes(sealed), "published:target"), self.plan)
+                return Published.loads(self.place.opened(bytes(sealed), "published:target"), self.plan)
         return None
 
     def stored(self) -> list[Share]:
         found = self.place.sql("SELECT version, state FROM foldaway_shards WHERE trial = 'target'")
         return [
-            Share.of(self.plan, VAULT.decrypt(bytes(sealed), f"state:target:main:{version}"), self.published())
+            Share.of(self.plan, self.place.opened(bytes(sealed), f"state:target:main:{version}"), self.published())
             for version, sealed in found
             if sealed is not None
         ]

@@ -13,7 +13,6 @@ import foldaway as fa
 from batches import receive
 from foldaway.errors import Conflict, SequenceGap, Unavailable
 from foldaway.federated.coordinator.closing import CloseRequest
-from foldaway.inference.fixing import is_rich
 from foldaway.service.collecting import shard as one_shard
 from foldaway.service.collecting.collector import Collector
 from foldaway.service.collecting.service import Service
@@ -22,6 +21,8 @@ from foldaway.service.database.store import Store
 from foldaway.sources.formats.body import Decoded, Limits
 from foldaway.tallies import Grouped
 from stores import Place
+
+pytestmark = pytest.mark.once
 
 PLAN = fa.Plan(
     name="fixing",
@@ -66,7 +67,7 @@ def test_all_shards_get_the_same_coefficients_at_once_and_nothing_is_lost(store:
     for number in range(batches - 1):
         for place, server in enumerate(servers):
             receive(server, records(2 * number + place), f"p{place}", number + 1)
-    assert all(shard.moments is not None for shard in shards(store))
+    assert all(shard.unfixed for shard in shards(store))
     rich = merged(PLAN, store.shards.all(PLAN.name))
     whole = fa.Trial(PLAN, key=bytes(16))
     for seed in range(2 * (batches - 1)):
@@ -77,7 +78,7 @@ def test_all_shards_get_the_same_coefficients_at_once_and_nothing_is_lost(store:
     receive(servers[0], records(1000), "p0", batches)
     receive(servers[1], records(1001), "p1", batches)  # the commit that reaches the number
     predictors = [shard.predictor for shard in shards(store)]
-    assert all(shard.moments is None for shard in shards(store))
+    assert all(not shard.unfixed for shard in shards(store))
     assert predictors[0] is not None
     assert predictors[1] is not None
     assert np.array_equal(predictors[0].slopes, predictors[1].slopes)
@@ -118,7 +119,7 @@ def test_what_waits_on_another_server_is_mapped_as_one_server_would_have_folded_
     for number in range(FIXED_AT // BATCH - 1):
         receive(one, records(number), "p", number + 1)
     fixed = merged(PLAN, either.shards.all(PLAN.name))
-    assert all(shard.moments is None for shard in shards(either))
+    assert all(not shard.unfixed for shard in shards(either))
     whole = fa.Trial.loads(fixed.exchanged(), PLAN, key=bytes(16))  # one server, from the same coefficients on
     assert whole.n == FIXED_AT
     last = records(103)
@@ -141,10 +142,8 @@ def test_what_waits_on_another_server_is_mapped_as_one_server_would_have_folded_
     ours, theirs = merged(PLAN, either.shards.all(PLAN.name)).tallies, whole.tallies
     assert isinstance(ours, Grouped)
     assert isinstance(theirs, Grouped)
-    assert ours.sums is not None
-    assert theirs.sums is not None
-    for name, array in theirs.sums.arrays().items():
-        np.testing.assert_allclose(ours.sums.arrays()[name], array, rtol=1e-12, atol=1e-12 * np.abs(array).max())
+    for name, array in theirs.plain().arrays().items():
+        np.testing.assert_allclose(ours.plain().arrays()[name], array, rtol=1e-12, atol=1e-12 * np.abs(array).max())
     assert ours.predictor is not None
     assert receive(two, records(104), None, None).folded == BATCH  # and on it goes
 
@@ -180,7 +179,7 @@ def test_a_commit_that_was_taken_unnoticed_is_not_mapped_once_more(
             receive(two, few(101, 40), None, None)
     for number in range(FIXED_AT // BATCH):
         receive(one, records(number), "p", number + 1)
-    assert all(shard.moments is None for shard in shards(store))
+    assert all(not shard.unfixed for shard in shards(store))
     with pytest.raises(Conflict):  # with 30 records that are durable, and were answered as pending
         receive(two, few(102, 40), None, None)
     assert merged(PLAN, store.shards.all(PLAN.name)).n == FIXED_AT + 70
@@ -220,7 +219,7 @@ def test_whatever_fails_around_a_fixing_each_batch_counts_once(
         except (Conflict, Unavailable):
             pass
         for row in store.shards.all(PLAN.name):  # moments that were destroyed never come back
-            rich = row.state is not None and is_rich(fa.Trial.loads(row.state, PLAN).tallies)
+            rich = row.state is not None and fa.Trial.loads(row.state, PLAN).unfixed
             assert not (rich and row.shard in lean)
             lean |= {row.shard} if row.state is not None and not rich else set()
     monkeypatch.setattr(type(store.shards), "commit", commit)
@@ -237,7 +236,7 @@ def test_whatever_fails_around_a_fixing_each_batch_counts_once(
         whole.fold(batch.records)
     everything = merged(PLAN, store.shards.all(PLAN.name))
     assert everything.counts == whole.counts
-    assert all(shard.moments is None for shard in shards(store))
+    assert all(not shard.unfixed for shard in shards(store))
     ours, theirs = (
         trial.effects().filter(estimator="difference", se_kind="jackknife")[0] for trial in (everything, whole)
     )
@@ -261,7 +260,7 @@ def test_a_database_that_fails_while_it_fixes_loses_nothing_acknowledged(
     assert merged(PLAN, store.shards.all(PLAN.name)).n == FIXED_AT
     receive(server, records(501), "p", FIXED_AT // BATCH + 1)
     assert merged(PLAN, store.shards.all(PLAN.name)).n == FIXED_AT + BATCH
-    assert all(shard.moments is None for shard in shards(store))
+    assert all(not shard.unfixed for shard in shards(store))
 
 
 def test_a_server_that_joins_later_takes_the_coefficients_that_there_are(store: Store) -> None:
@@ -286,6 +285,6 @@ def test_a_trial_that_closes_early_keeps_nothing(folder: Place) -> None:
     assert made.name == PLAN.name
     for number in range(5):
         receive(service.records.collector(PLAN.name), records(number), "p", number + 1)
-    assert all(shard.moments is not None for shard in shards(store))
+    assert all(shard.unfixed for shard in shards(store))
     service.close(PLAN.name)
     assert [row.state for row in store.shards.all(PLAN.name)] == [None]

@@ -17,8 +17,6 @@ from foldaway.sources.formats.body import Decoded, Limits
 from plans import replaced
 from stores import VAULT, Place
 
-pytestmark = pytest.mark.usefixtures("hurry")
-
 NAME = PLAN.name
 
 
@@ -59,6 +57,7 @@ def place_again(place: Place) -> Service:
     return Service(place.open(Vault([bytes(32)])), "three", Limits())
 
 
+@pytest.mark.once
 def test_a_key_that_a_crash_has_left_is_destroyed_and_noted_before_the_certificate(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,8 +7,6 @@ import pyarrow as pa
 import pytest
 
 import foldaway as fa
-from foldaway.inference.fixing import fixed, is_rich
-from foldaway.keeping.cohort import Newcomers
 from foldaway.service.collecting.live_tallies import LiveTallies
 
 PLAN = fa.Plan(
@@ -38,7 +36,7 @@ def test_a_copy_is_what_was_there_whatever_comes_after() -> None:
     before = live.copy()
     live.fold(records(3))
     assert [(one.pending, one.durable) for one in (before, live)] == [(200, 200), (400, 200)]
-    assert before.dumps() == trial(1, 2).exchanged()
+    assert before.trial.stored() == trial(1, 2).exchanged()
     live.wrote(2)
     assert (live.version, live.pending, live.durable, before.version) == (2, 0, 600, 1)
 
@@ -46,11 +44,12 @@ def test_a_copy_is_what_was_there_whatever_comes_after() -> None:
 @pytest.mark.parametrize("pending", [(), (2,), (2, 3)])
 def test_what_is_pending_is_mapped_onto_what_others_have_made_of_the_rest(pending: tuple[int, ...]) -> None:
     live, lean = LiveTallies(trial(1), trial(), 1), trial(1)
-    lean.tallies, lean.newcomers = fixed(PLAN, lean.tallies), Newcomers()
+    lean.fix()
+    lean.written()
     for seed in pending:
         live.fold(records(seed))
     live.map_onto(lean, 2)
-    assert not is_rich(live.trial.tallies)
+    assert not live.unfixed
     assert (live.version, live.pending, live.durable) == (2, 200 * len(pending), 200)
     whole = fa.Trial.loads(lean.exchanged(), PLAN, key=KEY)
     for seed in pending:

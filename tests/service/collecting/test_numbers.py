@@ -11,6 +11,8 @@ from foldaway.service.keys.tokens import issue
 from plans import SMALL
 from stores import Place
 
+pytestmark = pytest.mark.once
+
 PLAN = fa.Plan(**SMALL)
 
 

@@ -99,6 +99,7 @@ def test_a_server_without_the_new_key_file_writes_nothing_under_the_old_key(
     assert filled.shards.one(NAME, "one").version == 1
 
 
+@pytest.mark.once
 def test_a_rotation_that_broke_off_between_the_databases_can_be_read_and_finished(
     filled: Store, place: Place, key_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,6 +127,7 @@ def test_a_rotation_that_broke_off_between_the_databases_can_be_read_and_finishe
     assert place.open(Vault([new])).shards.one(NAME, "idle").state == b"more"
 
 
+@pytest.mark.once
 def test_a_rotation_killed_at_any_moment_loses_nothing(filled: Store, place: Place, key_file: Path) -> None:
     rng = random.Random(5)
     for _ in range(6):

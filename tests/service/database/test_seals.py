@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 
 import pytest
 
-from foldaway.errors import VaultError
+from foldaway.errors import Conflict, VaultError
+from foldaway.keeping.version_keys import VersionKeys
 from foldaway.service.database.key_table import KeyTable
 from foldaway.service.database.store import Store
-from stores import BOOTSTRAPPED, PLAN, Place, forked, renamed
+from foldaway.service.keys.vault import Vault, version_of
+from stores import BOOTSTRAPPED, PLAN, VAULT, Place, forked, renamed
 
 NAME = PLAN.name
 MARKER = b"a tally that should not be seen: 3.14159265358979"
@@ -70,6 +73,58 @@ def test_an_older_state_does_not_come_back(store: Store, place: Place) -> None:
         store.shards.one(NAME, "one")
 
 
+def test_who_reads_while_others_write_gets_a_version_that_opens(store: Store, place: Place) -> None:
+    """Between the row and its key there may be a commit, which destroys the key of what was read."""
+    over = threading.Event()
+
+    def read() -> None:
+        mine = place.open()
+        while not over.is_set():
+            one, two = mine.shards.all(NAME)
+            assert one.state is not None and two.state is not None  # noqa: PT018
+            seen.append((one.version, one.n, len(one.state)))
+        mine.close()
+
+    seen: list[tuple[int, int, int]] = []
+    reader = threading.Thread(target=read)
+    reader.start()
+    for version in range(1, 150):
+        store.shards.commit(NAME, "one", version=version, n=version, state=bytes(version), sequences={})
+    over.set()
+    reader.join()
+    assert seen[-1][0] >= 100, "the reader gave up"
+    assert seen == sorted(seen)
+    assert all(version - 1 == n == size for version, n, size in seen if version > 1)
+
+
+def test_a_version_takes_both_keys_and_the_next_destroys_its_own(store: Store, place: Place) -> None:
+    """A copy of the database, its master key and all that the file has later do not open what was."""
+    keys = VersionKeys(store._seals.versions.file)
+    before = sealed_state(place, "one")
+    name = version_of(before)
+    assert name is not None
+    key = keys.find(name)
+    assert key is not None
+    assert VAULT.decrypt(before, "state:small:one:1", key).startswith(MARKER)
+    with pytest.raises(VaultError):
+        VAULT.decrypt(before, "state:small:one:1")
+    with pytest.raises(VaultError):
+        Vault([bytes(32)]).decrypt(before, "state:small:one:1", key)
+    store.shards.commit(NAME, "one", version=1, n=200, state=b"newer", sequences={})
+    assert keys.find(name) is None
+    assert key not in keys.file.read_bytes()
+    with pytest.raises(Conflict):  # the key of what was never stored is gone as well
+        store.shards.commit(NAME, "one", version=1, n=300, state=b"too late", sequences={})
+    now = version_of(sealed_state(place, "one"))
+    other = version_of(sealed_state(place, "two"))
+    slots = keys.file.read_bytes()
+    assert {slots[i : i + 32] for i in range(32, len(slots), 32)} == {
+        bytes(32),
+        keys.find(now or b""),
+        keys.find(other or b""),
+    }
+
+
 def test_a_key_opens_for_its_own_plan_alone(store: Store, place: Place) -> None:
     store.create_trial(BOOTSTRAPPED, KEY)
     place.sql("UPDATE foldaway_keys SET fingerprint = ?", PLAN.fingerprint, file="keys.db")
@@ -105,6 +160,7 @@ def test_a_destroyed_key_is_gone_from_the_files(place: Place) -> None:
         assert piece not in found
 
 
+@pytest.mark.once
 def test_a_key_whose_trial_was_closed_right_before_a_crash_goes_at_the_next_start(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,6 +182,7 @@ def test_a_key_whose_trial_was_closed_right_before_a_crash_goes_at_the_next_star
     assert again.trial(BOOTSTRAPPED.name).final == '{"final": 1}'
 
 
+@pytest.mark.once
 def test_closing_once_more_finishes_what_broke_off(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     def crash(*_: object) -> None:
         raise KeyboardInterrupt
@@ -140,6 +197,7 @@ def test_closing_once_more_finishes_what_broke_off(place: Place, monkeypatch: py
     assert place.sql("SELECT * FROM foldaway_keys", file="keys.db") == []
 
 
+@pytest.mark.once
 def test_a_server_killed_while_it_closes_leaves_no_trial_open_without_its_key(place: Place) -> None:
     sealed: list[bytes] = []
     for attempt in range(8):

@@ -15,6 +15,8 @@ from foldaway.errors import Conflict, TrialClosed, Unavailable
 from foldaway.service.database.store import Store
 from stores import PLAN, Place, forked
 
+pytestmark = pytest.mark.once
+
 NAME = PLAN.name
 
 

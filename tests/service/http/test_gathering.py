@@ -43,7 +43,7 @@ class Busy:
         return task(*arguments)
 
 
-def received(_: str, lot: Sequence[tuple[bytearray, None]]) -> list[Received]:
+def received(_: tuple[str], lot: Sequence[tuple[bytearray, None]]) -> list[Received]:
     return [Received(repeated=False, durable=True)] * len(lot)
 
 
@@ -52,21 +52,21 @@ def test_the_bytes_in_hand_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def scene() -> None:
         work = Busy()
-        gathered: Gathering[str, None, Received] = Gathering(work, received)  # type: ignore[arg-type]
+        gathered: Gathering[tuple[str], None, Received] = Gathering(work, received)  # type: ignore[arg-type]
         bodies = [bytearray(60), bytearray(60)]
-        taken = [asyncio.create_task(gathered.take("t", body, None)) for body in bodies]
+        taken = [asyncio.create_task(gathered.take(("t",), body, None)) for body in bodies]
         await asyncio.sleep(0.01)
         with pytest.raises(IngestError):
             gathered.check_room()
         late = bytearray(b"secret")
         with pytest.raises(IngestError) as refused:
-            await gathered.take("t", late, None)
+            await gathered.take(("t",), late, None)
         assert (refused.value.status, bytes(late)) == (503, b"")
         taken[1].cancel()  # the sender goes away
         work.free.set()
         assert (await taken[0]).durable
         assert bodies == [b"", b""]
         gathered.check_room()
-        assert (await gathered.take("t", bytearray(60), None)).durable
+        assert (await gathered.take(("t",), bytearray(60), None)).durable
 
     asyncio.run(scene())

@@ -49,6 +49,7 @@ def prepared(server: Server, n: int = 600, **settings: Any) -> tuple[fa.Plan, An
 # Laws.
 
 
+@pytest.mark.once
 def test_a_stream_gives_the_effects_of_one_pass(broker: Server, tmp_path: Path) -> None:
     """In every form of message, with errors of every kind, and with a bootstrap by unit under the same key."""
     plan, records = prepared(broker, keep="moments", bootstrap=50)
@@ -58,6 +59,7 @@ def test_a_stream_gives_the_effects_of_one_pass(broker: Server, tmp_path: Path) 
     assert broker.held(plan.name) == 0
 
 
+@pytest.mark.once
 def test_stopped_anywhere_and_started_again_it_is_the_same(some_broker: Server, tmp_path: Path) -> None:
     """Small pieces at a time, so that it is stopped in the middle of a cohort, over and over."""
     plan, records = prepared(some_broker, n=200, cohort=30)
@@ -131,6 +133,7 @@ class Sipping:
         return self._broker.pull(min(most, 4), seconds)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("method", ["acknowledge", "delete"])
 def test_a_crash_between_state_and_acknowledgement_counts_nothing_twice(
@@ -154,6 +157,7 @@ def test_a_crash_between_state_and_acknowledgement_counts_nothing_twice(
     assert broker.held(plan.name) == 0
 
 
+@pytest.mark.once
 def test_a_crash_before_the_state_is_written_loses_nothing(some_broker: Server, tmp_path: Path) -> None:
     class Failing(Remembering):
         def write(self, state: Any, key: Any) -> None:
@@ -169,6 +173,7 @@ def test_a_crash_before_the_state_is_written_loses_nothing(some_broker: Server, 
     assert_same(found, one_pass(plan, records))
 
 
+@pytest.mark.once
 def test_what_is_not_durable_is_not_deleted_by_a_consumer_that_goes_on(some_broker: Server, tmp_path: Path) -> None:
     """It owes the some_broker the acknowledgements of the one before it, and no more than those."""
     plan = plan_of(fresh_name(), cohort=50)
@@ -234,8 +239,9 @@ def test_two_states_cannot_be_solved_for_a_record_unless_the_cohort_is_one(redis
 # The close.
 
 
+@pytest.mark.once
 def test_the_close_takes_all_and_leaves_rounded_effects_alone(some_broker: Server, tmp_path: Path) -> None:
-    plan = plan_of(fresh_name(), cohort=100, keep="moments", bootstrap=20)
+    plan = plan_of(fresh_name(), cohort=100, keep="moments", bootstrap=20, covariates=[], levels={})
     records = people(230)
     some_broker.create(plan.name)
     some_broker.send(plan.name, [Sent(as_json(records.slice(0, 200))), Sent(as_json(records.slice(200)))])
@@ -251,6 +257,7 @@ def test_the_close_takes_all_and_leaves_rounded_effects_alone(some_broker: Serve
         consume(some_broker, plan, tmp_path)
 
 
+@pytest.mark.once
 def test_a_crash_after_the_closing_write_is_made_good_by_closing_again(some_broker: Server, tmp_path: Path) -> None:
     plan, _ = prepared(some_broker, n=200, cohort=150)  # of whom there are 100: nothing is written before
     with pytest.raises(Crash):
@@ -388,6 +395,7 @@ def test_messages_that_are_gone_unread_are_counted(nats_server: Nats, tmp_path: 
 # Brokers of their own kind.
 
 
+@pytest.mark.once
 def test_a_broker_that_goes_away_is_waited_for(tmp_path: Path) -> None:
     """Killed and started again under the consumer, twice, with messages before, between and after."""
     for name in ("nats", "redis"):
@@ -430,6 +438,7 @@ def assert_outlived(server: Server, folder: Path) -> None:
     assert server.held(plan.name) == 0
 
 
+@pytest.mark.once
 def test_a_broker_of_kafka_that_dies_is_told(tmp_path: Path) -> None:
     """It cannot come back: the test broker's records die with it."""
     require("kafka")
@@ -508,6 +517,7 @@ def test_a_stream_that_keeps_messages_by_interest_is_refused(nats_server: Nats, 
         consume(nats_server, plan, tmp_path)
 
 
+@pytest.mark.once
 def test_a_message_lost_on_its_way_is_fetched_again(nats_server: Nats, tmp_path: Path) -> None:
     plan, records = prepared(nats_server, n=200)
 

@@ -15,6 +15,8 @@ from crashing import digits, plan_of
 from killing import kill_often, table
 from servers import Nursery
 
+pytestmark = pytest.mark.once
+
 BATCHES = 48
 
 

@@ -103,6 +103,7 @@ def test_whoever_reads_meanwhile_sees_the_old_state_or_the_new(tmp_path: Path) -
     assert len(seen) > 1
 
 
+@pytest.mark.once
 def test_a_store_is_free_once_its_process_is_gone_however_it_went(tmp_path: Path) -> None:
     program = f"""
 import sys
@@ -127,6 +128,7 @@ sys.stdin.read()
         pass
 
 
+@pytest.mark.once
 def test_a_draft_that_a_kill_has_left_is_gone_once_the_store_is_opened(tmp_path: Path) -> None:
     with StreamFile(tmp_path) as store:
         store.write(STORED, KEY)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import struct
 import time
 import traceback
@@ -749,6 +750,55 @@ def test_what_is_decoded_together_is_what_is_decoded_alone(media_type: str, body
 def test_empty_lines_take_no_memory_for_records() -> None:
     """Places are made for as many records as there are braces."""
     begun = pa.total_allocated_bytes()
-    assert decode(bytearray(b"\n" * 2**22 + GOOD), NDJSON, None, PLAN, Limits()).records.num_rows == 1
+    assert decode(bytearray(b"\n" * 2**19 + GOOD), NDJSON, None, PLAN, Limits()).records.num_rows == 1
     assert pa.total_allocated_bytes() - begun < 2**20
     assert most_objects(np.frombuffer(b"\n" * 1000 + GOOD + b"\n", dtype=np.uint8)) == 1
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "zstd"])
+def test_a_body_unpacks_to_a_hundred_times_its_length_or_a_megabyte(encoding: str) -> None:
+    small, large = (PACKED[encoding](GOOD + b" " * size) for size in (2**20 - len(GOOD), 2**24))
+    assert decoded(small, NDJSON, encoding).records.num_rows == 1
+    refused = refusal(large, NDJSON, encoding)
+    assert refused.status == 413
+    assert "once unpacked" in str(refused)
+    other = b'{"more": "%b", ' % random.Random(1).randbytes(2**20).hex().encode()  # twice as long once unpacked
+    packed = PACKED[encoding](GOOD.replace(b"{", other, 1))
+    assert decoded(packed, NDJSON, encoding).records.num_rows == 1
+
+
+SLOW = GOOD.replace(b'"revenue": 1', b'"revenue": "1"')
+
+
+@pytest.mark.parametrize(
+    ("media_type", "slow"),
+    [
+        (NDJSON, SLOW),
+        (JSON, SLOW),
+        (NDJSON, b"no object"),
+        (NDJSON, b""),
+    ],
+)
+def test_few_records_may_be_read_one_by_one(media_type: str, slow: bytes) -> None:
+    """One that is not as expected makes all of a body slow, and blank lines take as long as others."""
+
+    def body(most: int) -> bytes:
+        lines = [GOOD] * (most - 1) + [slow]
+        return b"[" + b",".join(lines) + b"]" if media_type == JSON else b"\n".join([*lines, b""])
+
+    limits = {"max_records": 200} if not slow else {"max_slow": 200}
+    decoded(body(200), media_type, None, **limits)
+    assert refusal(body(202), media_type, None, **limits).status == 413
+
+
+def test_numbers_as_text_are_slow_in_arrow_too() -> None:
+    for count, taken in ((200, True), (201, False)):
+        table = pa.table({"variant": ["control"] * count, "revenue": ["1"] * count})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        body = sink.getvalue().to_pybytes()
+        if taken:
+            assert decoded(body, ARROW, max_slow=200).records.num_rows == count
+        else:
+            assert refusal(body, ARROW, max_slow=200).status == 413

@@ -29,7 +29,7 @@ PLAN = fa.Plan(
     name="backlog", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["low", "high"], privacy=fa.Privacy(cohort=40)
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
+pytestmark = [pytest.mark.once, pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")]
 
 
 def write(folder: Path, number: int, records: int = 20) -> Path:

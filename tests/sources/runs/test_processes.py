@@ -172,6 +172,7 @@ def test_a_refusal_in_a_worker_is_the_refusal_of_one_process(
         fa.fold_files(str(tmp_path / "*.csv"), plan, processes=0)
 
 
+@pytest.mark.once
 def test_a_killed_worker_is_an_error_and_ends_the_others(drawn: tuple[fa.Plan, pd.DataFrame], folder: Path) -> None:
     plan = everywhere(drawn[0])
     found = shares_of([folder / "large.parquet"], plan)
@@ -185,6 +186,7 @@ def test_a_killed_worker_is_an_error_and_ends_the_others(drawn: tuple[fa.Plan, p
     assert all(process.poll() is not None for process in processes)
 
 
+@pytest.mark.once
 def test_workers_end_when_whoever_started_them_is_killed(folder: Path, drawn: tuple[fa.Plan, pd.DataFrame]) -> None:
     everywhere(drawn[0]).save(plan := folder.parent / "workers-end.toml")
     script = (

@@ -12,6 +12,7 @@ import msgspec
 import typer
 
 import foldaway as fa
+from foldaway.cli.commands.serve import VersionKeys
 from foldaway.cli.terminal.connecting import Authority, Reader, connect, extra
 from foldaway.cli.terminal.options import AsJson, KeyOfState, given
 from foldaway.cli.terminal.printing import print_json
@@ -39,6 +40,7 @@ def audit(
     ],
     key: KeyOfState = None,
     key_file: Annotated[Path | None, typer.Option(help="STORE: the key file, if it is not STORE/master.key.")] = None,
+    version_keys: VersionKeys = None,
     trial: Annotated[str | None, given("NAME", "URL: the trial whose answers to attack.")] = None,
     token: Reader = None,
     seconds: Annotated[float, typer.Option(min=0, help="URL: how many seconds to keep asking for new answers.")] = 0.0,
@@ -53,7 +55,7 @@ def audit(
     if targets[0].startswith(("http://", "https://")):
         audits = list(_of_server(targets, trial, token, seconds, ca))
     elif "://" in targets[0] or (Path(targets[0]) / "foldaway.db").exists():
-        audits = list(_of_store(targets, key_file))
+        audits = list(_of_store(targets, key_file, version_keys))
     else:
         audits = list(_of_states([Path(target) for target in targets], key))
     if json:
@@ -79,7 +81,7 @@ def _of_states(paths: list[Path], key: Path | None) -> Iterator[tuple[str, Audit
         before = trial
 
 
-def _of_store(targets: list[str], key_file: Path | None) -> Iterator[tuple[str, Audit]]:
+def _of_store(targets: list[str], key_file: Path | None, version_keys: Path | None) -> Iterator[tuple[str, Audit]]:
     with extra():
         from foldaway.service.database.store import Store
         from foldaway.service.keys.vault import Vault
@@ -90,7 +92,7 @@ def _of_store(targets: list[str], key_file: Path | None) -> Iterator[tuple[str, 
     if len(targets) > 1:
         raise StateError("audit one store at a time.")
     folder = None if "://" in place else Path(place)
-    store = Store.open(place, Vault.open(folder, key_file, os.environ))
+    store = Store.open(place, Vault.open(folder, key_file, os.environ), version_keys=version_keys)
     try:
         for row in store.trials():
             plan = fa.Plan.loads(row.plan)

@@ -196,7 +196,7 @@ def calibrate(
     # A mode of devices, or a release, may need the very coefficients that are to be found.
     bare = fa.Plan.load(plan, federated=None, privacy={}, release=None, complete_units=False)
     the_plan = fa.Plan.load(
-        plan, coefficients=fa.Coefficients.none(bare.regressors[1:], [value.name for value in bare.values])
+        plan, coefficients=fa.Coefficients.none(bare.predictors[1:], [value.name for value in bare.values])
     )
     calibration = fa.Calibration(the_plan)
     fold_earlier(calibration, the_plan, expand(files), delimiter, {the_plan.arm, the_plan.unit, the_plan.cluster})

@@ -67,6 +67,14 @@ KeyFile = Annotated[
     Path | None,
     setting("key-file", help="The key that encrypts what is stored. The default is FOLDAWAY_KEY, or DATA/master.key."),
 ]
+VersionKeys = Annotated[
+    Path | None,
+    setting(
+        "version-keys",
+        help="A file for the keys of what is overwritten, one for all servers. The default is DATA/version.keys; for a "
+        "database, a file in this user's home.",
+    ),
+]
 PasswordFile = Annotated[
     Path | None,
     setting(
@@ -119,6 +127,16 @@ def serve(
     patience: Annotated[float, setting("patience", min=0.1, help="Seconds in which a batch must arrive.")] = 60.0,
     quiet: Annotated[bool, setting("quiet", help="Log only what fails, not every request or step.")] = False,
     database_password_file: PasswordFile = None,
+    version_keys: VersionKeys = None,
+    tick: Annotated[
+        float,
+        setting(
+            "tick",
+            min=0,
+            help="Seconds between two changes of what others can see. With 0, everybody can watch single records "
+            "arrive.",
+        ),
+    ] = 60.0,
     config: Config = None,
 ) -> None:
     """Collect records over HTTP and keep none of them.
@@ -152,6 +170,8 @@ def serve(
             database_password_file,
             admin_token,
             admin_token_file,
+            version_keys,
+            tick,
         )
     )
 
@@ -177,6 +197,7 @@ def rotate(
     database: Database = None,
     key_file: KeyFile = None,
     database_password_file: PasswordFile = None,
+    version_keys: VersionKeys = None,
     config: Config = None,
 ) -> None:
     """Encrypt everything that is stored under a new key."""
@@ -184,5 +205,8 @@ def rotate(
         from foldaway.service.database.store import rotate_key
         from foldaway.service.server import Settings, open_store
 
-    rotate_key(open_store(Settings(data, database, key_file=key_file, password_file=database_password_file)))
+    settings = Settings(
+        data, database, key_file=key_file, password_file=database_password_file, version_keys=version_keys
+    )
+    rotate_key(open_store(settings))
     print("Everything stored is now encrypted under a new key; the old one is gone.")

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from foldaway.cli.commands.serve import Config, Data, Database, KeyFile, PasswordFile
+from foldaway.cli.commands.serve import Config, Data, Database, KeyFile, PasswordFile, VersionKeys
 from foldaway.cli.terminal.connecting import QUESTION, Authority, Server, Token, connect, extra
 from foldaway.cli.terminal.options import AsJson, flag
 from foldaway.cli.terminal.printing import print_json
@@ -41,24 +41,34 @@ def list_tokens(server: Server, token: Token, ca: Authority = None, json: AsJson
 @app.command("issue")
 def issue(
     scope: Annotated[
-        Literal["admin", "ingest", "read", "metrics"],
+        Literal["admin", "ingest", "site", "read", "metrics"],
         typer.Argument(
             metavar="SCOPE",
-            help="admin for everything, ingest to send records to a trial, read for its effects, metrics for /metrics.",
+            help="admin for everything, ingest to send records or reports of devices to a trial, site to send a site's "
+            "tallies, read for effects, metrics for /metrics.",
         ),
     ],
     server: Server,
     token: Token,
-    trial: Annotated[str | None, typer.Argument(metavar="TRIAL", help="The trial's name, for ingest and read.")] = None,
+    trial: Annotated[
+        str | None, typer.Argument(metavar="TRIAL", help="The trial's name, for ingest, site and read.")
+    ] = None,
+    units: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="For site: the most units that the site may bring in all.")
+    ] = None,
     ca: Authority = None,
 ) -> None:
     """Issue a token and print it. It is shown only once."""
-    if trial is None and scope in ("ingest", "read"):
+    if trial is None and scope in ("ingest", "site", "read"):
         raise ServerError(f"name the trial that the token is for: foldaway token issue {scope} TRIAL.")
+    if (units is None) != (scope != "site"):
+        raise ServerError(
+            "a site's token, and no other, needs a number of units: foldaway token issue site TRIAL --units N."
+        )
     if trial is not None and scope in ("admin", "metrics"):
         raise ServerError(f"this token is for the whole server: foldaway token issue {scope}, without a trial.")
     with connect(server, token, ca) as client:
-        print(client.issue_token(scope, trial)["token"])
+        print(client.issue_token(scope, trial, units)["token"])
 
 
 @app.command("revoke")
@@ -89,6 +99,7 @@ def recover(
     database: Database = None,
     key_file: KeyFile = None,
     database_password_file: PasswordFile = None,
+    version_keys: VersionKeys = None,
     config: Config = None,
     revoke_others: Annotated[
         bool, flag("revoke-others", "Revoke all other admin tokens, in case one was stolen.")
@@ -98,5 +109,8 @@ def recover(
     with extra():
         from foldaway.service.server import Settings, open_store
 
-    store = open_store(Settings(data, database, key_file=key_file, password_file=database_password_file), new=False)
+    settings = Settings(
+        data, database, key_file=key_file, password_file=database_password_file, version_keys=version_keys
+    )
+    store = open_store(settings, new=False)
     print(store.tokens.recover(revoke_others=revoke_others))

@@ -194,7 +194,12 @@ def status(name: TrialName, server: Server, token: Token, ca: Authority = None, 
         if answer.get("federated") is not None:
             from foldaway.cli.terminal.waiting import who
 
-            print(f"\n{who(answer['federated'], answer['pending'])}")
+            print(f"\n{who(answer['federated'])}")
+
+
+def _count(n: int | None) -> str:
+    """A number; of a trial that is released with noise, most are not told."""
+    return "–" if n is None else f"{n:,}"
 
 
 @app.command("list")
@@ -213,21 +218,19 @@ def _print_statuses(rows: list[dict[str, Any]]) -> None:
         print("There are no trials yet; register one with foldaway trial create.")
         return
     tables = []
-    for federated, headings in ((False, ("durable", "pending")), (True, ("records", "messages: pending"))):
+    for federated, heading in ((False, "durable"), (True, "records")):
         cells = [
-            # Where records stay on devices, it is their messages that wait for a cohort, and there is a third stage.
+            # Where records stay on devices, there is a third stage.
             [
                 row["name"],
                 row["federated"]["stage"] if federated else row["status"],
-                f"{row['records']:,}",
-                "some" if row["pending"] else "none",
-                *(f"{row[field]:,}" for field in ("cohort", "left_out")),
+                *(_count(row[field]) for field in ("records", "cohort", "left_out")),
             ]
             for row in rows
             if (row.get("federated") is not None) == federated
         ]
         if cells:
-            tables.append(text_table(["trial", "status", *headings, "cohort", "left out"], cells, left=2))
+            tables.append(text_table(["trial", "status", heading, "cohort", "left out"], cells, left=2))
     devices = "Counts of devices are rounded too, unless you have an admin token."
     records = (
         "Counts of records are rounded, and in effects each arm's by itself, so that their sum may differ a little."

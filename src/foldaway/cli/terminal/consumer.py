@@ -17,7 +17,6 @@ from foldaway.errors import TooEarly, many
 from foldaway.keeping.cohort import too_early, too_few_to_answer
 from foldaway.sources.brokers.consumer import Consumer, Progress
 from foldaway.trial import Trial, quiet_effects
-from foldaway.trial.units import census_of
 
 _EVERY = 1.0
 
@@ -125,7 +124,7 @@ def show_end(trial: Trial, consumer: Consumer, final: Effects | None, *, delete:
 
 def effects_of(trial: Trial) -> Effects:
     """The effects, if every arm has units enough; else it is too early."""
-    if too_few_to_answer(trial.plan.privacy, census_of(trial.plan, trial.tallies).units()):
+    if too_few_to_answer(trial.plan.privacy, trial.tallies.census().units()):
         raise too_early(trial.plan.privacy)
     return quiet_effects(trial)
 

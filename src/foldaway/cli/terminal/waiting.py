@@ -31,7 +31,9 @@ def close_and_wait(client: Client, name: str, **request: Any) -> dict[str, Any]:
         return answer
     share = request.get("share")
     enough = "enough devices" if share is None else f"{100 * share:g} % of the devices"
-    tell(f"Waiting until {_moment(answer['federated']['deadline'])}, or until {enough} have reported.")
+    # When a release ends does not depend on how many have reported.
+    sooner = f", or until {enough} have reported" if answer["federated"]["enrolled"] else ""
+    tell(f"Waiting until {_moment(answer['federated']['deadline'])}{sooner}.")
     with (
         interruptible(f"stopped watching; the server still waits for reports. foldaway trial close {name} shows it."),
         progress_bar(MofNCompleteColumn(), TextColumn("{task.fields[left]}")) as bar,
@@ -40,26 +42,28 @@ def close_and_wait(client: Client, name: str, **request: Any) -> dict[str, Any]:
         while not answer["final"]:
             about = answer["federated"]
             left = f"until {_moment(about['deadline'])}"
-            total = sum((about.get("with_moments") or about["enrolled"]).values())
+            total = (
+                sum((about.get("with_moments") or about["enrolled"]).values()) or None
+            )  # a release counts no devices
             bar.update(task, total=total, completed=sum(about["reported"].values()), left=left)
             time.sleep(_PAUSE)
             answer = client.finish(name)
     return answer
 
 
-def who(about: dict[str, Any], pending: bool = False) -> str:
-    """The devices of a trial by arm, as a table, its stage, and what does not count yet: `pending` messages.
+def who(about: dict[str, Any]) -> str:
+    """The devices of a trial by arm, as a table, its stage, and what does not count yet.
 
     Example:
         >>> print(who({"mode": "delta", "stage": "open", "deadline": None, "integrity": None,
-        ...            "enrolled": {"a": 1200}, "reported": {"a": 1000}, "missing": {"a": 200}}, pending=True))
+        ...            "enrolled": {"a": 1200}, "reported": {"a": 1000}, "missing": {"a": 200}}))
         federated (delta), open
         arm  enrolled  reported  not yet
         ───  ────────  ────────  ───────
         a       1,200     1,000      200
         <BLANKLINE>
-        More reports are in this server's memory until a cohort has come together, and
-        in no other count yet.
+        Reports that wait for their cohort are in the server's memory, and in none of
+        these counts yet.
     """
     counts = [about["enrolled"], about["reported"], about["missing"]]
     # Nobody is missing as long as a report still counts.
@@ -72,19 +76,19 @@ def who(about: dict[str, Any], pending: bool = False) -> str:
     stage = about["stage"]
     if stage == "replying" and about["deadline"] is not None:
         stage += f"{' until' if about['deadline'] > time.time() else '; its deadline was'} {_moment(about['deadline'])}"
-    table = text_table(["arm", *headings], rows, left=1)
-    return "\n\n".join([f"federated ({about['mode']}), {stage}\n{table}", *map(in_lines, _notes(about, pending))])
+    table = text_table(["arm", *headings], rows, left=1) if rows else "Devices are not counted: see `release`."
+    return "\n\n".join([f"federated ({about['mode']}), {stage}\n{table}", *map(in_lines, _notes(about))])
 
 
-def _notes(about: dict[str, Any], pending: bool) -> Iterator[str]:
+def _notes(about: dict[str, Any]) -> Iterator[str]:
     replies, is_open = MODES[about["mode"]].at_close, about["stage"] == "open"
     if about["stage"] == "replying" and about.get("note"):
         yield f"{about['note'][0].upper()}{about['note'][1:]}"
     if replies and is_open:
         yield "Devices send moments while the trial is open; they are asked for replies at its close."
-    if pending:
-        what = "reports" if not replies else "messages with moments" if is_open else "replies"
-        yield f"More {what} are in this server's memory until a cohort has come together, and in no other count yet."
+    if about["stage"] != "closed":
+        what = "Reports" if not replies else "Messages with moments" if is_open else "Replies"
+        yield f"{what} that wait for their cohort are in the server's memory, and in none of these counts yet."
 
 
 def _moment(seconds: float) -> str:

@@ -114,8 +114,15 @@ class Course:
             as it was, but for the wish to end it for nothing.
 
         Raises:
-            IngestError: Even the best that can still come gives no effects, and that is not wanted.
+            IngestError: Even the best that can still come gives no effects, and that is not wanted; or the share of
+                devices that have reported is to end a trial that is released with noise.
         """
+        if request.share is not None and self._plan.release is not None:
+            raise IngestError(
+                409,
+                "nothing was changed: this trial is published with noise (`release`), and when it ends must not "
+                "depend on how many devices have reported. Leave out the share and set a deadline.",
+            )
         if seen.closing is None:
             if seen.stage != "open":
                 return None
@@ -206,7 +213,9 @@ class Course:
         return waits_on(self._plan.name, few) if seen.is_over else None
 
     def too_few_reports(self, reported: Mapping[str, int]) -> str | None:
-        """Why so many reports, by arm, give no effects, if they do not."""
+        """Why so many reports, by arm, give no effects, if they do not; of a release, its noise decides that."""
+        if self._plan.release is not None:
+            return None
         counts = {arm: reported[arm] for arm in self._plan.arms}
         if cohort.may_tell(self._privacy, cohort.Census({arm: [n] for arm, n in counts.items()}), None):
             return None
@@ -224,7 +233,9 @@ class Course:
         return Counter(seen.devices.reported) + seen.pending
 
     def _enough(self, closing: Closing, seen: Situation, included: Callable[[], Sequence[int]]) -> bool:
-        """Whether as many as are enough have reported of those that can."""
+        """Whether as many as are enough have reported of those that can; a release waits until the deadline."""
+        if self._plan.release is not None:
+            return False
         awaited = sum(seen.devices.enrolled.values())
         if self._replies:
             awaited = min(awaited, sum(included()))

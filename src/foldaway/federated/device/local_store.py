@@ -149,7 +149,7 @@ class LocalStore:
         if not self._file.exists():
             return
         # From here on it will be done, whatever happens.
-        replace_file(self._tombstone, fingerprint.encode(), mode=0o600)
+        replace_file(self._tombstone, fingerprint.encode(), private=True)
         with suppress(Forgotten, StateError), self.changing():
             # For another process that has the file open: it finds nothing, and stops before it writes.
             for table in ("rows", "messages", "device"):
@@ -168,7 +168,7 @@ def sweep(folder: Path, now: float | None = None) -> None:
                 _drop_expired(file, now)
             except (StateError, PlanError):  # whoever opens that trial will be told, until it is here for too long
                 if now - file.stat().st_mtime > _UNREADABLE:
-                    replace_file(file.with_suffix(_MARK), b"", mode=0o600)
+                    replace_file(file.with_suffix(_MARK), b"", private=True)
                     _remove(file)
 
 
@@ -183,7 +183,7 @@ def _drop_expired(file: Path, now: float) -> None:
         if not state.expired(plan.privacy.retention, now):
             return
         if state.stage == "leaving":  # it was told to forget, and has waited for its report long enough
-            replace_file(file.with_suffix(_MARK), plan.fingerprint.encode(), mode=0o600)
+            replace_file(file.with_suffix(_MARK), plan.fingerprint.encode(), private=True)
         state.expire(waiting=connection.execute("SELECT 1 FROM messages").fetchone() is not None)
         connection.execute("DELETE FROM rows")
         connection.execute("DELETE FROM messages")
@@ -242,8 +242,11 @@ def require_private(folder: Path) -> None:
     with instead_of(OSError, lambda error: StateError(unusable.format(folder, error.strerror))):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         shared = os.name == "posix" and folder.stat().st_mode & 0o077
+        theirs = os.name == "posix" and folder.stat().st_uid != os.geteuid()
     if shared:
         raise StateError(f"others may look into {folder}: say chmod 700 {folder}, or choose another folder.")
+    if theirs:
+        raise StateError(f"{folder} belongs to another user: run this as that user, or choose a folder of your own.")
 
 
 def _remove(file: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from foldaway.effects import Effects
+from foldaway.effects.door import TOLD, Door
 from foldaway.errors import MessageError
 from foldaway.federated.messages import Coefficients, Message, Moments, unpacked
 from foldaway.federated.modes.share import ROUNDING, Devices, Share
@@ -18,7 +19,6 @@ from foldaway.numerics.block import Floats
 from foldaway.numerics.linalg import append_rows
 from foldaway.plan import Plan
 from foldaway.plan.vocabulary import MODES as WORDS
-from foldaway.tallies import Arms
 from foldaway.trial import Trial
 
 
@@ -108,12 +108,11 @@ class Mode(ABC):
     ) -> None:
         """Take checked messages of one kind in; unless they are replies, each is a cluster of its own."""
         if messages:
-            assert isinstance(share.trial.tallies, Arms)
-            share.trial.tallies = share.trial.tallies.fold_clusters(*share.counted(messages), np.stack(values))
+            share.trial.fold_clusters(*share.counted(messages), np.stack(values))
 
     @abstractmethod
     def results(
-        self, share: Share, devices: Devices, published: Published | None, *, rounded: bool = True
+        self, share: Share, devices: Devices, published: Published | None, door: Door = TOLD
     ) -> tuple[Effects, Integrity | None]:
         """The effects of all servers' shares together, and what the replies say about themselves, if there are any."""
 

@@ -8,7 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from foldaway.effects import Effects
-from foldaway.effects.analysis import effects_of
+from foldaway.effects.door import TOLD, Door
+from foldaway.effects.from_moments import Moments as Reading
+from foldaway.effects.reading import effects_of
 from foldaway.errors import MessageError, StateError, instead_of, many
 from foldaway.federated.messages import (
     MOST_RECORDS,
@@ -22,13 +24,13 @@ from foldaway.federated.messages import (
     unpacked,
 )
 from foldaway.federated.modes.mode import Holding, Mode, SiteMode, longest_arm, with_rows
-from foldaway.federated.modes.share import Devices, Share, about, caveat, units_of
+from foldaway.federated.modes.share import Devices, Share, units_of
 from foldaway.federated.replies.published import Published
 from foldaway.keeping.cohort import least_to_publish
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.tallies import arms_of
-from foldaway.tallies.kinds import UNITS
+from foldaway.tallies.moments import UNITS
 from foldaway.trial import Trial
 
 
@@ -48,13 +50,12 @@ class OneRound(Mode):
             sums = self.take_in(plan, sums, record) or b""
 
     def results(
-        self, share: Share, devices: Devices, published: Published | None, *, rounded: bool = True
+        self, share: Share, devices: Devices, published: Published | None, door: Door = TOLD
     ) -> tuple[Effects, None]:
         """Those of an analysis of clusters, with a note on who is missing from it."""
-        notes = list(notes_on(share, devices, rounded=rounded))
-        return effects_of(
-            share.plan, arms_of(share.trial.tallies), share.trial.dropped, rounded=rounded, notes=notes
-        ), None
+        moments = Reading(share.plan, arms_of(share.trial.tallies))
+        notes = notes_on(share, devices, door)
+        return effects_of(share.plan, share.trial.dropped, door, moments=moments, notes=notes), None
 
     def longest(self, plan: Plan) -> Sequence[Message]:
         """What as many records come to as a message may be of."""
@@ -84,7 +85,9 @@ class OneMessage(OneRound, SiteMode):
             trial = Trial.loads(data, share.plan)
         if any(arm.tallies[UNITS].n != arm.n for arm in arms_of(trial.tallies)):
             raise MessageError("the tallies hold records without a unit; every record needs one.")
-        return Share(trial, devices=list(units_of(trial).values()))
+        units, records = list(units_of(trial).values()), list(trial.counts.values())
+        share.require_of_units(units, records)
+        return Share(trial, devices=units, largest=records)
 
     def described(self, plan: Plan) -> str:
         """The factor."""
@@ -121,25 +124,26 @@ def site_sentence(plan: Plan, what: str) -> str:
     return f"A site sends {what} once, and only if every arm that has units at the site has at least {least}."
 
 
-def notes_on(share: Share, devices: Devices, *, rounded: bool) -> Iterator[str]:
-    """Who is in the effects, and who is not, with counts like the others beside them, exact or rounded.
+def notes_on(share: Share, devices: Devices, door: Door) -> Iterator[str]:
+    """Who is in the effects, and who is not, with counts as they leave by the door.
 
-    And how much of an arm comes from a single device.
+    And how much of an arm comes from a single device or site.
     """
     enrolled, missing = sum(devices.enrolled.values()), sum(devices.missing.values())
 
     def told(reported: int, of: int) -> str:
-        return f"{about(reported, rounded=rounded):,} of {about(of, rounded=rounded):,}"
+        return f"{door.devices(reported):,} of {door.devices(of):,}"
 
     by_arm = ", ".join(f"{arm} {told(devices.reported[arm], n)}" for arm, n in devices.enrolled.items())
     at_sites = share.plan.unit is not None
     who = "Units that have reported, at sites or on devices" if at_sites else "Devices that have reported"
-    yield f"{who}: {told(enrolled - missing, enrolled)} enrolled ({by_arm}).{caveat(rounded=rounded)}"
+    one = "device or site" if at_sites else "device"
+    yield f"{who}: {told(enrolled - missing, enrolled)} enrolled ({by_arm}).{door.caveat}"
     if missing:
         yield (
-            f"{many(about(missing, rounded=rounded), 'missing report')}: their records are in no effect. If who "
+            f"{many(door.devices(missing), 'missing report')}: their records are in no effect. If who "
             "reports depends on the arm or on the outcomes, the effects are biased."
         )
     shares = [most / n for most, n in zip(share.largest, share.trial.counts.values(), strict=True) if n]
     if largest := max(shares, default=0.0):
-        yield f"The largest share of an arm's records that came from one device: {100 * largest:.2g} %."
+        yield f"The largest share of an arm's records that came from one {one}: {100 * largest:.2g} %."

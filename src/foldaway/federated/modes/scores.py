@@ -6,13 +6,14 @@ Until then a device keeps its records and sends their moments, which the coeffic
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from foldaway.effects import Effects
-from foldaway.effects.analysis import effects_of
+from foldaway.effects.door import TOLD, Door
+from foldaway.effects.from_moments import Moments as Reading
+from foldaway.effects.reading import effects_of
 from foldaway.errors import MessageError, TooEarly, many
 from foldaway.federated.messages import (
     MOST_RECORDS,
@@ -26,7 +27,7 @@ from foldaway.federated.messages import (
     unpacked,
 )
 from foldaway.federated.modes.mode import Holding, Mode, longest_arm, moments, stacked
-from foldaway.federated.modes.share import Devices, Share, about, caveat
+from foldaway.federated.modes.share import Devices, Share
 from foldaway.federated.replies.integrity import Integrity, integrity
 from foldaway.federated.replies.models import leverage_of, reply, segments
 from foldaway.federated.replies.published import Published
@@ -97,7 +98,7 @@ class Scores(Mode):
         share.replies = sums
 
     def results(
-        self, share: Share, devices: Devices, published: Published | None, *, rounded: bool = True
+        self, share: Share, devices: Devices, published: Published | None, door: Door = TOLD
     ) -> tuple[Effects, Integrity]:
         """From the moments that were published, and errors from the replies, if these add up to them."""
         assert published is not None, "there are no effects before anything is published"
@@ -109,11 +110,12 @@ class Scores(Mode):
         # If the replies add up to the moments nobody is missing from them, whatever the counts say: no scaling.
         complete = judged.verdict == "all here"
         counted = [heard.n for heard in replies] if complete else share.devices
-        notes = [*_reply_notes(devices, included, {} if complete else silent, rounded=rounded), str(judged)]
+        notes = [*_reply_notes(devices, included, {} if complete else silent, door), str(judged)]
         scored = scored_arms(plan, published.arms, replies, counted)
-        return effects_of(
-            plan, published.arms, share.trial.dropped, rounded=rounded, scored=scored, notes=notes
-        ), judged
+        effects = effects_of(
+            plan, share.trial.dropped, door, moments=Reading(plan, published.arms, scored=scored), notes=notes
+        )
+        return effects, judged
 
     def described(self, plan: Plan) -> str:
         """The moments before the close, and the reply after."""
@@ -143,16 +145,14 @@ def _no_replies(plan: Plan) -> Replies:
     return Replies.empty(segments(models, len(plan.regressors)))
 
 
-def _reply_notes(
-    devices: Devices, included: Mapping[str, int], silent: Mapping[str, int], *, rounded: bool
-) -> Iterator[str]:
+def _reply_notes(devices: Devices, included: Mapping[str, int], silent: Mapping[str, int], door: Door) -> Iterator[str]:
     """There are two ways to be missing: before the coefficients, and after. Counts are like the others beside them."""
-    told = partial(about, rounded=rounded)
+    told = door.devices
     enrolled, inside = sum(devices.enrolled.values()), sum(included.values())
     by_arm = ", ".join(f"{arm} {told(devices.reported[arm]):,} of {told(n):,}" for arm, n in included.items())
     yield (
         f"Devices: {told(enrolled):,} enrolled, {told(inside):,} with records in the effects, "
-        f"{told(sum(devices.reported.values())):,} replied ({by_arm}).{caveat(rounded=rounded)}"
+        f"{told(sum(devices.reported.values())):,} replied ({by_arm}).{door.caveat}"
     )
     if (never := enrolled - inside) > 0:
         yield (

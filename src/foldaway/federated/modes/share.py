@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import msgspec
 import numpy as np
@@ -18,13 +18,9 @@ from foldaway.errors import MessageError, StateError
 from foldaway.federated.messages import Counted, Moments
 from foldaway.federated.replies.published import Published
 from foldaway.federated.replies.tally import Replies
-from foldaway.inference.rounding import round_count
 from foldaway.keeping.state import pack, unpack
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
-from foldaway.tallies import Grouped, arms_of
-from foldaway.tallies.kinds import UNITS
-from foldaway.tallies.scores import UnitScores
 from foldaway.trial import Trial
 
 ROUNDING = 1e-6
@@ -56,27 +52,11 @@ class Devices(msgspec.Struct, frozen=True):
         return {arm: max(n - self.reported[arm], 0) for arm, n in self.enrolled.items()}
 
 
-def about(n: int, *, rounded: bool) -> int:
-    """A count of devices as it is told: exact or rounded, and rounded never to none if there is one.
-
-    Example:
-        >>> about(1, rounded=True), about(0, rounded=True), about(137, rounded=True), about(137, rounded=False)
-        (2, 0, 135, 137)
-    """
-    return max(round_count(n), 2) if rounded and n else n
-
-
-def caveat(*, rounded: bool) -> str:
-    """What to say after several counts of devices, each rounded by itself."""
-    return " Each of these counts is rounded by itself, so they need not add up." if rounded else ""
-
-
 def units_of(trial: Trial) -> Counter[str]:
     """How many units a site's tallies are of, by arm."""
-    if isinstance(trial.tallies, Grouped):
-        return Counter(dict(zip(trial.plan.arms, trial.seen.by_group(1)[:, 0].tolist(), strict=True)))
-    tallies = (cast(UnitScores, arm.tallies[UNITS]) for arm in arms_of(trial.tallies))
-    return Counter(dict(zip(trial.plan.arms, (tally.clusters for tally in tallies), strict=True)))
+    if not trial.seen.hashes:  # the tallies count them
+        return Counter(trial.tallies.census().units())
+    return Counter(dict(zip(trial.plan.arms, trial.seen.by_group(1)[:, 0].tolist(), strict=True)))
 
 
 class ShareState(msgspec.Struct, array_like=True):
@@ -98,7 +78,7 @@ class Share:
         trial: The records' tallies.
         replies: The sums of the replies, by arm, once there are some.
         devices: By arm, the devices that have records in the tallies.
-        largest: By arm, the most records that one message was about; 0 where no device has sent any.
+        largest: By arm, the most records that one device or site has sent in a message; 0 where there is none.
     """
 
     def __init__(
@@ -159,6 +139,18 @@ class Share:
                 f"{self.plan.unit_records:,})."
             )
 
+    def require_of_units(self, units: Sequence[int], records: Sequence[int]) -> None:
+        """Refuse a site's counts, by arm, if so many units cannot have so many records.
+
+        Raises:
+            MessageError: They cannot.
+        """
+        if any(n > count * self.plan.unit_records for count, n in zip(units, records, strict=True)):
+            raise MessageError(
+                f"the message is about more records than its units may have: the plan takes "
+                f"{self.plan.unit_records:,} of each (`federated.device_records`)."
+            )
+
     def require_within(self, means: Floats, bounds: ArrayLike) -> None:
         """Refuse means beyond the bounds of their columns: records within these have none.
 
@@ -210,15 +202,6 @@ def _most_squares(trial: Trial) -> Floats | None:
     """The largest mean squares, by column, that are not absurd next to those here; none while there are too few."""
     if trial.n < _MEASURE:
         return None
-    if isinstance(trial.tallies, Grouped):
-        sums = trial.tallies.sums
-        assert sums is not None
-        # About the mean square of each column, from the spread of totals over the cells.
-        n, totals = sums.records[sums.records > 0][:, None], sums.total[sums.records > 0]
-        mean = totals.sum(axis=0) / n.sum()
-        here: Floats = mean**2 + np.mean((totals - n * mean) ** 2 / n, axis=0)
-    else:
-        squares = np.sum([np.sum(arm.raw_factor() ** 2, axis=0) for arm in arms_of(trial.tallies)], axis=0)
-        here = squares / squares[0]
+    here = trial.tallies.mean_squares()
     # A column that has been zero until now says nothing about its size.
     return np.where(here > 0, _ABSURD**2 * here, np.inf)

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldaway.effects import Effects
-from foldaway.effects.group_analysis import effects_of_groups
+from foldaway.effects.door import TOLD, Door
+from foldaway.effects.reading import effects_of
 from foldaway.errors import MessageError, StateError, many
 from foldaway.federated.messages import (
     MOST_RECORDS,
@@ -28,7 +29,7 @@ from foldaway.federated.replies.published import Published
 from foldaway.keeping.secret import Secret
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
-from foldaway.tallies import Grouped
+from foldaway.tallies import grouped_of
 from foldaway.tallies.predictor import predictor_of
 from foldaway.trial import Trial
 
@@ -59,9 +60,8 @@ class SumsByGroup(OneRound, SiteMode):
         Groups are added until each that has units of an arm has `smallest_cell` of them, so that no unit's sums leave
         alone; how many of these have an outcome that is not zero is not asked, since no rule may depend on values.
         """
-        assert isinstance(trial.tallies, Grouped)
         places = site_groups(trial)
-        sums = trial.tallies.plain().regrouped(len(places))
+        sums = grouped_of(trial.tallies).plain().regrouped(len(places))
         totals = np.stack([sums.totals(column) for column in range(sums.shape.columns)], axis=-1)
         records = np.zeros((len(trial.plan.arms), trial.plan.groups))
         spread = np.zeros((*records.shape, totals.shape[-1]))
@@ -88,12 +88,11 @@ class SumsByGroup(OneRound, SiteMode):
             raise MessageError("the message's counts of units do not fit its records.")
         if np.any(units < plan.privacy.smallest_cell * np.count_nonzero(there, axis=1)):
             raise MessageError("the message has groups of fewer units than the plan's `smallest_cell`.")
+        share.require_of_units(message.units, most.astype(int).tolist())
         self._require_plausible(share, sums[there] / records[there][:, None])
-        site = Share(Trial(plan), devices=message.units)
+        site = Share(Trial(plan), devices=message.units, largest=most.astype(int).tolist())
         arm, group = np.nonzero(there)
-        assert isinstance(site.trial.tallies, Grouped)
-        counts = records[there].astype(np.int64)
-        site.trial.tallies = site.trial.tallies.fold_totals(arm, group, counts, sums[there])
+        site.trial.fold_totals(arm, group, records[there].astype(np.int64), sums[there])
         return site
 
     def check(self, share: Share, message: GroupSums, published: Published | None) -> Floats:
@@ -121,20 +120,18 @@ class SumsByGroup(OneRound, SiteMode):
         if messages:
             codes, counts = share.counted(messages)
             groups = np.array([message.group for message in messages], dtype=np.intp)
-            assert isinstance(share.trial.tallies, Grouped)
-            share.trial.tallies = share.trial.tallies.fold_totals(codes, groups, counts, np.stack(values))
+            share.trial.fold_totals(codes, groups, counts, np.stack(values))
 
     def results(
-        self, share: Share, devices: Devices, published: Published | None, *, rounded: bool = True
+        self, share: Share, devices: Devices, published: Published | None, door: Door = TOLD
     ) -> tuple[Effects, None]:
         """Those of sums by group, with a note on who is missing from them."""
         trial, units = share.trial, dict(zip(share.plan.arms, share.devices, strict=True))
-        assert isinstance(trial.tallies, Grouped)
-        tallies, plan = trial.tallies, share.plan
-        notes = list(notes_on(share, devices, rounded=rounded))
+        tallies, plan = grouped_of(trial.tallies), share.plan
+        notes = notes_on(share, devices, door)
         if plan.release is not None:  # counts of devices are exact, and a release tells nothing that is
-            return effects_of_groups(plan, tallies, trial.dropped, rounded=rounded), None
-        return effects_of_groups(plan, tallies, trial.dropped, rounded=rounded, units=units, notes=notes), None
+            return effects_of(plan, trial.dropped, door, sums=tallies), None
+        return effects_of(plan, trial.dropped, door, sums=tallies, units=units, notes=notes), None
 
     def described(self, plan: Plan) -> str:
         """The group, the count and the sums."""
@@ -160,9 +157,8 @@ def site_groups(trial: Trial) -> NDArray[np.int64]:
 
     A small site has units for a few groups only. Its key says where these begin, so that sites fill different ones.
     """
-    assert isinstance(trial.tallies, Grouped)
     units, groups = trial.seen.by_group(trial.plan.groups), trial.plan.groups
-    if np.any((trial.tallies.records > 0) > (units > 0)):
+    if np.any((grouped_of(trial.tallies).records > 0) > (units > 0)):
         raise StateError("the units of these records were not counted, so nothing is sent: fold them with fold_site.")
     while groups > 1 and np.any((units > 0) & (units < trial.plan.privacy.smallest_cell)):
         groups //= 2

@@ -15,7 +15,7 @@ import numpy as np
 
 from foldaway.federated.replies.models import readings
 from foldaway.federated.replies.tally import Replies
-from foldaway.tallies.arm import ArmTally
+from foldaway.tallies.moments import ArmTally
 
 Verdict = Literal["all here", "some missing", "altered"]
 

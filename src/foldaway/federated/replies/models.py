@@ -31,8 +31,7 @@ from foldaway.numerics.linalg import frame_rows
 from foldaway.plan import Plan
 from foldaway.plan.analysis import estimators_of
 from foldaway.plan.vocabulary import ESTIMATORS
-from foldaway.tallies.arm import ArmTally
-from foldaway.tallies.frame import Frame
+from foldaway.tallies.moments import ArmTally, Frame
 
 # A direction with no more than this share left is one that the cluster alone determines: no residual says anything
 # about it, and it is left out, as by the Moore–Penrose inverse.

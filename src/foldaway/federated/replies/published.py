@@ -17,7 +17,7 @@ from foldaway.keeping.state import pack, unpack
 from foldaway.numerics.block import Floats, Shape
 from foldaway.plan import Plan
 from foldaway.tallies import arms_of
-from foldaway.tallies.arm import ArmTally
+from foldaway.tallies.moments import ArmTally
 from foldaway.trial import Trial
 
 _ROUNDING = 1e-6

@@ -19,9 +19,7 @@ from foldaway.keeping.state import Array, decode_part
 from foldaway.numerics.block import Block, Floats
 from foldaway.plan import Plan
 from foldaway.plan.analysis import estimators_of
-from foldaway.tallies.arm import ArmTally
-from foldaway.tallies.kinds import LEVERAGE, UNITS
-from foldaway.tallies.tally import Tally
+from foldaway.tallies.moments import LEVERAGE, UNITS, ArmTally, Tally
 
 
 class RepliesState(msgspec.Struct, array_like=True):

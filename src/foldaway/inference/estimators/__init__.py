@@ -1,4 +1,4 @@
-"""The estimators, a file each: the one called ``regression`` in the vocabulary is computed in ``regression.py``."""
+"""The estimators, a file each: the one called ``regression`` in the vocabulary is `ESTIMATOR` in ``regression.py``."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from foldaway.inference.bootstrap import ArmReplicates, Distribution, Replicated
 from foldaway.inference.contrast import Contrast, Question, common_frame
 
 
-class Computation(Protocol):
-    """What an estimator's file has in it. Nothing else needs to know of an estimator, but for its declaration."""
+class Estimator(Protocol):
+    """How an estimator is computed, mostly as a `Regression`: all that is to know of it beside its declaration."""
 
     def fitted(self, question: Question) -> Contrast:
         """The estimator on the arms' tallies."""
         ...
 
     def replicated(self, question: Question, arms: Sequence[ArmReplicates], center: float) -> Replicated:
-        """The estimator on every replicate of the bootstrap at once, outcomes being centred."""
+        """The estimator on every replicate of the bootstrap at once, outcomes being less the center."""
         ...
 
 
-def computation(name: str) -> Computation:
-    """The file of an estimator."""
-    return cast(Computation, import_module(f"{__name__}.{name}"))
+def computation(name: str) -> Estimator:
+    """The estimator of a name."""
+    return cast(Estimator, import_module(f"{__name__}.{name}").ESTIMATOR)
 
 
 def estimator(name: str, question: Question) -> Contrast:

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from foldaway.errors import EstimateError
-from foldaway.inference.bootstrap import ArmReplicates, Replicated
-from foldaway.inference.contrast import Contrast, Estimate, Question, common_frame
+from foldaway.inference.contrast import Contrast, Design, Estimate, Question, Regression
 from foldaway.inference.few_units import welch_degrees
-from foldaway.inference.fit import ArmModel, Fit
 from foldaway.inference.variance import covariance, cr1_by_arm
 from foldaway.numerics.block import Floats
 from foldaway.plan.vocabulary import CR1, HC2, HC3
@@ -36,26 +34,26 @@ class MeanDifference(Contrast):
         return float(contrast @ cr1_by_arm(self.fit) @ contrast) if kind == CR1 else common
 
 
-def fitted(question: Question) -> MeanDifference:
-    """The regression, and its contrast."""
-    return mean_difference(question, [1.0] * len(question.arms))
+class Difference(Regression):
+    """Means of arms, whose records weigh alike."""
+
+    def weights(self, question: Question) -> Sequence[float]:
+        """By arm, what its records weigh."""
+        return [1.0] * len(question.arms)
+
+    def design(self, question: Question) -> Design:
+        """An indicator per arm, times the root of its weight."""
+        arms, roots = question.arms, np.sqrt(self.weights(question))
+        maps = [np.zeros((len(arms), arms[0].shape.regressors)) for _ in arms]
+        for a, L in enumerate(maps):
+            L[a, 0] = roots[a]
+        levels = np.eye(len(arms))[[0, question.arm]]
+        return Design(maps, roots.tolist(), lambda mean: levels)
+
+    def fitted(self, question: Question) -> MeanDifference:
+        """The regression, and its contrast."""
+        found = super().fitted(question)
+        return MeanDifference(found.fit, found.effect, found.base, found.center)
 
 
-def mean_difference(question: Question, weights: Sequence[float]) -> MeanDifference:
-    """The regression in which each record has the weight of its arm, and its contrast."""
-    arms = question.arms
-    frame, center = common_frame(question)
-    models = []
-    for a, (arm, root) in enumerate(zip(arms, np.sqrt(weights).tolist(), strict=True)):
-        L = np.zeros((len(arms), arm.shape.regressors))
-        L[a, 0] = root
-        models.append(ArmModel(arm, L, root))
-    base, treated = np.eye(len(arms))[[0, question.arm]]
-    return MeanDifference(Fit(models, question.outcome, frame), treated - base, base, center)
-
-
-def replicated(question: Question, arms: Sequence[ArmReplicates], center: float) -> Replicated:
-    """The difference in every replicate that has records in both arms."""
-    treated, control = arms[question.arm], arms[0]
-    good = (treated.weight > 0) & (control.weight > 0)
-    return treated.y - control.y, control.y + center, good
+ESTIMATOR = Difference()

@@ -48,14 +48,21 @@ def _mean(question: Question, scales: dict[int, float]) -> Fit:
     return Fit(models, question.outcome, plain_frame(question.arms[0].frame, k, center=0.0))
 
 
-fitted = WeightedOutcomes
+class HorvitzThompson:
+    """The mean over all records of outcomes divided by the probability of their arm."""
+
+    def fitted(self, question: Question) -> WeightedOutcomes:
+        """Three such means: the effect's, the control's and the arm's."""
+        return WeightedOutcomes(question)
+
+    def replicated(self, question: Question, arms: Sequence[ArmReplicates], center: float) -> Replicated:
+        """The mean in every replicate."""
+        total = np.sum([arm.weight for arm in arms], axis=0)
+        up, down = (
+            (arms[a].xy[:, 0] + center * arms[a].weight) / (question.probabilities[a] * total)
+            for a in (question.arm, 0)
+        )
+        return up - down, down, total > 0
 
 
-def replicated(question: Question, arms: Sequence[ArmReplicates], center: float) -> Replicated:
-    """The mean in every replicate."""
-    total = np.sum([arm.weight for arm in arms], axis=0)
-    treated, control = arms[question.arm], arms[0]
-    pi = question.probabilities
-    up = (treated.xy[:, 0] + center * treated.weight) / (pi[question.arm] * total)
-    down = (control.xy[:, 0] + center * control.weight) / (pi[0] * total)
-    return up - down, down, total > 0
+ESTIMATOR = HorvitzThompson()

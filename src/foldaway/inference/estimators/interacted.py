@@ -13,34 +13,14 @@ from typing import cast
 import numpy as np
 
 from foldaway.errors import EstimateError
-from foldaway.inference.bootstrap import ArmReplicates, Replicated, lengths, mean_of, moments, solve
-from foldaway.inference.contrast import Contrast, Question, common_frame, overall_mean, plain_frame
-from foldaway.inference.fit import ArmModel, Fit
+from foldaway.inference.contrast import Contrast, Design, Question, Regression, common_frame, overall_mean
 from foldaway.inference.variance import is_clustered
 from foldaway.numerics.block import Floats
-from foldaway.tallies.arm import ArmTally
-from foldaway.tallies.frame import Frame
-from foldaway.tallies.kinds import RECORDS, UNITS
-from foldaway.tallies.scores import Scores
-from foldaway.tallies.vech import lift
-
-
-def fitted(question: Question) -> Contrast:
-    """The regression, and its contrast."""
-    arms = question.arms
-    frame, center = common_frame(question)
-    k, A = arms[0].shape.regressors, len(arms)
-    models = []
-    for a, arm in enumerate(arms):
-        L = np.zeros((A * k, k))
-        L[a * k : (a + 1) * k] = np.eye(k)
-        models.append(ArmModel(arm, L))
-    mean = overall_mean(arms, frame)
-    treated, base = np.zeros((2, A * k))
-    treated[question.arm * k : (question.arm + 1) * k] = mean
-    base[:k] = mean
-    contrast = Contrast(Fit(models, question.outcome, frame), treated - base, base, center)
-    return InPopulation(contrast, arms, frame, mean) if question.population else contrast
+from foldaway.tallies.moments.arm import ArmTally
+from foldaway.tallies.moments.frame import Frame
+from foldaway.tallies.moments.kinds import RECORDS, UNITS
+from foldaway.tallies.moments.scores import Scores
+from foldaway.tallies.moments.vech import lift
 
 
 class InPopulation(Contrast):
@@ -77,21 +57,31 @@ class InPopulation(Contrast):
         return super().variance(contrast, kind) + float(slopes @ omega @ slopes) / weight / weight
 
 
-def replicated(question: Question, arms: Sequence[ArmReplicates], center: float) -> Replicated:
-    """Each arm's regression in the arm's own frame, where it is well conditioned, at the mean of all arms.
+class Interacted(Regression):
+    """A regression for each arm."""
 
-    That mean is each replicate's own, so the distribution is that of the population's effect.
-    """
-    k = arms[0].x.shape[1]
-    directions = fitted(question).fit.used  # columns that add none in the sample have none in a replicate
-    common, mean = common_frame(question)[0], mean_of(arms)
-    levels, goods = [], []
-    for number in (question.arm, 0):
-        arm = question.arms[number]
-        own = plain_frame(arm.frame, k, center)
-        square, cross = moments(own, arm, question.outcome)
-        columns = [column - number * k for column in directions if number * k <= column < (number + 1) * k]
-        coef, good = solve(square, cross, columns, lengths(square))
-        levels.append(np.einsum("bk,bk->b", mean @ common.change_to(own)[:k, :k], coef))
-        goods.append(good)
-    return levels[0] - levels[1], levels[1] + center, goods[0] & goods[1]
+    def design(self, question: Question) -> Design:
+        """Indicators and slopes for each arm; levels are read at the covariates' overall mean."""
+        A, k = len(question.arms), question.arms[0].shape.regressors
+        maps = [np.zeros((A * k, k)) for _ in question.arms]
+        for a, L in enumerate(maps):
+            L[a * k : (a + 1) * k] = np.eye(k)
+
+        def levels(mean: Floats) -> Floats:
+            rows = np.zeros((*mean.shape[:-1], 2, A * k))
+            for row, a in enumerate((0, question.arm)):
+                rows[..., row, a * k : (a + 1) * k] = mean
+            return rows
+
+        return Design(maps, [1.0] * A, levels)
+
+    def fitted(self, question: Question) -> Contrast:
+        """The regression, and its contrast."""
+        contrast = super().fitted(question)
+        if not question.population:
+            return contrast
+        frame, _ = common_frame(question)
+        return InPopulation(contrast, question.arms, frame, overall_mean(question.arms, frame))
+
+
+ESTIMATOR = Interacted()

@@ -8,11 +8,15 @@ are from the plan's; the paper's own form, which does not normalise, is `horvitz
 from __future__ import annotations
 
 from foldaway.inference.contrast import Question
-from foldaway.inference.estimators.difference import MeanDifference, mean_difference, replicated
-
-__all__ = ["fitted", "replicated"]
+from foldaway.inference.estimators.difference import Difference
 
 
-def fitted(question: Question) -> MeanDifference:
-    """The weighted regression, and its contrast."""
-    return mean_difference(question, [1 / pi for pi in question.probabilities])
+class InverseProbabilities(Difference):
+    """The arms' means, each record weighted by 1/π of its arm."""
+
+    def weights(self, question: Question) -> list[float]:
+        """1/π."""
+        return [1 / pi for pi in question.probabilities]
+
+
+ESTIMATOR = InverseProbabilities()

@@ -10,33 +10,43 @@ where Δd is small, and is then unbounded.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from foldaway.errors import EstimateError
-from foldaway.inference.adjusting import fit_starts
+from foldaway.inference.adjusting import too_few
+from foldaway.inference.blocked_groups import blocked_by_group
 from foldaway.inference.claim import DIFFERS, Claim
+from foldaway.inference.group_regression import left_out_levels
 from foldaway.inference.intervals import critical
-from foldaway.inference.jackknife import Cells, adjusted_mean, cells_of, jackknife, mean
+from foldaway.inference.jackknife import Cells, adjusted_mean, cells_of, jackknife, jackknifed, mean
 from foldaway.inference.levels import ArmEffect, Levels, difference_of, fieller, withheld
 from foldaway.inference.reading.source import Source
-from foldaway.inference.welch import prediction_rate, spread_of
+from foldaway.inference.reading.within import cells_within
+from foldaway.inference.unequal_arms import contrast_rate
+from foldaway.inference.welch import spread_of
 from foldaway.numerics.block import Floats
+from foldaway.tallies.complete_cases import CompleteCases
 
 
 def complier_levels(source: Source) -> Levels:
     """The arms' levels of the outcome, and then those of what was received, with the covariance of all.
 
-    Both are adjusted where the trial can be.
+    Both are adjusted where the trial can be, and as the rows of ``adjusted`` are: within strata, or by regression while
+    the trial is rich.
     """
     if not source.by_group:
         raise EstimateError("the compliers' effect has an error by groups of units alone.")
-    sums = source.sums
-    if source.moments is not None:  # the regressions that it will be read from once lean
-        start = fit_starts(source.moments)
-        sums = source.moments.lean(start.predictor, start.without)
     places = (*source.places, source.plan.receipt(source.outcome))
-    rates = [prediction_rate(spread_of(sums, place)) if sums.shape.adjusted else None for place in places]
+    if (strata := source.strata) is not None:
+        arms = len(source.plan.arms)
+        parts = [cells_within(strata, place, arms, adjusts=strata.shape.adjusted, recentred=False) for place in places]
+        return blocked_by_group(*parts[0], *parts[1:])
+    if source.cases is not None and not too_few(source.cases.of(places[0])[0]):
+        return _regressions(source.cases, places)
+    sums = source.sums
+    rates = [contrast_rate(spread_of(sums, place)).beta if sums.shape.adjusted else None for place in places]
 
     def both(*cells: Cells) -> Floats:
         levels = [
@@ -50,6 +60,16 @@ def complier_levels(source: Source) -> Levels:
     return levels._replace(
         doubt=np.tile(levels.doubt, (2, 2)), n=np.tile(levels.n, 2), groups=np.tile(levels.groups, 2)
     )
+
+
+def _regressions(cases: CompleteCases, places: Sequence[int]) -> Levels:
+    """Two regressions, with both fitted anew without each group."""
+    found = [left_out_levels(cases.of(place)[0].reframed(), cases.of(place)[1], recentred=False) for place in places]
+    moments, _ = cases.of(places[0])
+    value, without, shown = (np.concatenate([each[i] for each in found], axis=-1) for i in range(3))
+    weight = np.tile(moments.moments[..., 0, 0].T, len(found))
+    n = np.tile(moments.records.sum(axis=1), len(found))
+    return jackknifed(value, without, weight)._replace(n=n, groups=shown)
 
 
 def complier_effect(levels: Levels, arm: int, confidence: float, claim: Claim = DIFFERS) -> ArmEffect:

@@ -12,24 +12,25 @@ from foldaway.inference.group_regression import jackknife_regression, regression
 from foldaway.inference.jackknife import adjusted_mean, cells_of, jackknife, jackknife_adjusted, mean, total_per_unit
 from foldaway.inference.levels import Levels
 from foldaway.inference.reading.source import Source
-from foldaway.inference.strata import blocked
-from foldaway.inference.welch import noisy_shares, prediction_rate, spread_of, welch, welch_total
+from foldaway.inference.reading.within import within_strata
+from foldaway.inference.unequal_arms import contrast_rate, with_freedom
+from foldaway.inference.welch import noisy_shares, spread_of, welch, welch_total
 from foldaway.tallies.release import cell_of
 
 
 def mean_levels(source: Source) -> Levels:
-    """The arms' means; adjusted, the pooled regression's while the trial is rich, and those of y − λ(y − ỹ) after."""
+    """The arms' means; adjusted, by all covariates while the trial is rich, and those of y − λ(y − ỹ) after."""
     (place,) = source.places
     cells = cells_of(source.sums, place)
     if source.plan.by_shares:
         whole, scale = cells.total(), cell_of(source.plan).scale
         return noisy_shares(whole.weight, whole.value, whole.level, (scale[0], scale[1 + place]))
+    if source.strata is not None and (levels := within_strata(source, source.strata)) is not None:
+        return levels
     if not source.adjusts:
-        if source.strata is not None and (levels := blocked(source.plan, source.strata, place)) is not None:
-            return levels
         return jackknife(mean, cells) if source.by_group else welch(spread_of(source.sums, place))
-    if source.moments is not None:
-        moments, within = source.moments.of(place)
+    if source.cases is not None:
+        moments, within = source.cases.of(place)
         if why := too_few(moments):
             raise EstimateError(why)
         if source.by_group:
@@ -38,10 +39,10 @@ def mean_levels(source: Source) -> Levels:
     if source.first_order:
         return jackknife_adjusted(cells)
     spread = spread_of(source.sums, place)
-    rate = prediction_rate(spread)
+    rate = contrast_rate(spread)
     if source.by_group:
-        return jackknife(partial(adjusted_mean, rate=rate, recentred=source.recentred), cells)
-    return welch(spread, rate)
+        return jackknife(partial(adjusted_mean, rate=rate.beta, recentred=source.recentred), cells)
+    return with_freedom(welch(spread, rate.beta), rate.freedom, spread.effective)
 
 
 def total_levels(source: Source) -> Levels:

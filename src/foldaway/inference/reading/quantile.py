@@ -1,31 +1,23 @@
 """Quantiles, from the histogram of their bins, and their error.
 
-A quantile is the inverse of the distribution function F at p, within its bin by interpolation (of logarithms, where
-bins are logarithmic). Its error comes the same way (Woodruff 1952). F at the estimate is a mean of zeros and ones,
-whose error s is known: by groups of units, jointly over the arms, or for independent records. How far the quantile
-moves with F is looked up in the same histogram, two such errors to either side:
-
-    rate = (F⁻¹(p₊) − F⁻¹(p₋)) / 4s,    logit p± = logit p ± 2s / (p(1 − p)),    V(q_a, q_b) = rate_a rate_b V(F_a, F_b)
-
-On the scale of logits the quantiles of most outcomes are nearly straight in the tails; with p ± 2s itself, errors of
-the 99th percentile were 40 % too large. For independent records s² is p(1 − p)/n, and V the variance of Yao, Li and Lu
-(2024, "Privacy-preserving quantile treatment effect estimation for randomized controlled experiments").
-
-The spread of s² itself comes from those who lie beyond the quantile. If these are Poisson in each of G groups, λ on
-average, s² has 2G/(2 + 1/λ) degrees of freedom: the harmonic mean of G and of the number of groups that carry them.
+A quantile is the inverse of the distribution function at p, within its bin by interpolation (of logarithms, where bins
+are logarithmic). What is told of it inverts the distribution function's own error: see `inference.stepped`, which the
+levels carry. Their standard error, which rounding and the test between segments' levels go by, is the width of the
+interval that reaches two standard errors to either side, over four; and no less than what a value in steps leaves open.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foldaway.errors import EstimateError
-from foldaway.inference.jackknife import group_doubt, jackknifed
 from foldaway.inference.levels import Levels, over
 from foldaway.inference.reading.source import Source
+from foldaway.inference.stepped import Stepped, stepped
 from foldaway.numerics.block import Floats
 from foldaway.plan import Quantile
 
@@ -71,14 +63,6 @@ class Quantiles(NamedTuple):
     few: NDArray[np.bool_]
 
 
-class _Place(NamedTuple):
-    """Where each arm's distribution function reaches some height: the bin, how much of it lies below, and the value."""
-
-    bin: NDArray[np.intp]
-    part: Floats
-    value: Floats
-
-
 def quantile_levels(source: Source) -> Levels:
     """The arms' quantiles; where an arm's cannot be told, why."""
     outcome, histogram = source.outcome, source.histogram
@@ -109,77 +93,34 @@ def quantiles(binned: Binned, p: float, *, by_group: bool) -> Quantiles:
         >>> levels.value.round(9).tolist(), np.sqrt(np.diag(levels.covariance)).round(3).tolist()
         ([90.0, 90.0], [0.425, 0.425])
     """
-    whole = binned.counts.sum(axis=-2)
-    heights = over(whole.cumsum(axis=-1), whole.sum(axis=-1, keepdims=True))
-    at = _inverse(heights, np.full(heights.shape[:-1], p), binned.edges)
-    of_heights, beyond = (_by_group if by_group else _independent)(binned, at, p)
-    error = np.sqrt(np.maximum(np.diagonal(of_heights.covariance, axis1=-2, axis2=-1), 0))
-    moved = REACH * error / (p * (1 - p))
-    lower, upper = (
-        _inverse(heights, 1 / (1 + (1 - p) / p * np.exp(-side * moved)), binned.edges).value for side in (-1, 1)
-    )
-    rate = over(upper - lower, 2 * REACH * error)
-    covariance = of_heights.covariance * np.nan_to_num(rate[..., :, None] * rate[..., None, :])
-    step = _step(whole, at.bin, binned.edges)
-    covariance = covariance + (step**2 / 12)[..., None] * np.eye(step.shape[-1])
-    there = whole.sum(axis=-1) > 0
-    outside = there & ~np.isfinite(lower + at.value + upper)
-    levels = of_heights._replace(value=at.value, covariance=covariance)
-    return Quantiles(levels, outside, there & (beyond < LEAST_BEYOND))
+    counts = binned.counts if by_group else binned.counts.sum(axis=-2, keepdims=True)
+    found = stepped(counts, binned.edges, p, None if by_group else binned.squares)
+    lower, upper = found.ends(REACH)
+    with np.errstate(invalid="ignore"):
+        width = np.where(np.isfinite(upper - lower), upper - lower, np.nan)
+        error = np.maximum(width / (2 * REACH), _step(found) / math.sqrt(12))
+    own = np.eye(error.shape[-1])
+    doubt = np.nan_to_num(over(1.0, np.maximum(found.df, 0)))[..., None] * own
+    there = found.n > 0
+    levels = Levels(found.value, error[..., None] ** 2 * own, doubt, found.n, steps=found)
+    outside = there & ~np.isfinite(lower + found.value + upper)
+    return Quantiles(levels, outside, there & (_beyond(binned, found, by_group=by_group) < LEAST_BEYOND))
 
 
-def _by_group(binned: Binned, at: _Place, p: float) -> tuple[Levels, Floats]:
-    """F at the quantiles by the jackknife, and how many groups have records beyond them."""
-    cells = np.swapaxes(binned.counts.sum(axis=-1), -1, -2)
-    below = np.swapaxes(_below(binned.counts, at.bin[..., None], at.part[..., None]), -1, -2)
-    rest = cells.sum(axis=-2, keepdims=True) - cells
-    without = over(below.sum(axis=-2, keepdims=True) - below, rest)
-    levels = jackknifed(np.full(at.value.shape, p), without, cells)
-    beyond = np.maximum(cells - below if p >= 0.5 else below, 0)
-    doubt = (levels.doubt + np.nan_to_num(group_doubt(beyond))) / 2
-    return levels._replace(doubt=doubt), (beyond > 1e-9 * cells).sum(axis=-2)
-
-
-def _independent(binned: Binned, at: _Place, p: float) -> tuple[Levels, Floats]:
-    """F at the quantiles of independent records, Σw² (1[y ≤ q] − p)² / (Σw)²; and how many records lie beyond."""
-    whole = binned.counts.sum(axis=-2)
-    weight, below = whole.sum(axis=-1), _below(whole, at.bin, at.part)
-    beyond = weight - below if p >= 0.5 else below
-    every = weight if binned.squares is None else binned.squares.sum(axis=-1)
-    if binned.squares is None:
-        variance = over(p * (1 - p), weight)
-    else:
-        squares = _below(binned.squares, at.bin, at.part)
-        variance = over((1 - p) ** 2 * squares + p**2 * (every - squares), weight**2)
-        beyond = np.nan_to_num(over(beyond**2, every - squares if p >= 0.5 else squares))
-    own = np.eye(weight.shape[-1])
-    worth = np.nan_to_num(over(weight**2, every))
-    doubt = np.nan_to_num(over(1.0, np.maximum(worth - 1, 0)))[..., None] * own
-    return Levels(np.full(weight.shape, p), variance[..., None] * own, doubt, weight), beyond
-
-
-def _inverse(heights: Floats, p: Floats, edges: Floats) -> _Place:
-    """The lowest value at which each arm's distribution function, given at the upper ends of bins, reaches p."""
-    last = heights.shape[-1] - 1
-    place = np.minimum((heights < p[..., None]).sum(axis=-1), last)
-    upper = np.take_along_axis(heights, place[..., None], -1)[..., 0]
-    lower = np.where(place > 0, np.take_along_axis(heights, np.maximum(place - 1, 0)[..., None], -1)[..., 0], 0.0)
-    part = np.clip(over(p - lower, upper - lower), 0, 1)
-    first, after = edges[np.clip(place - 1, 0, last - 2)], edges[np.clip(place, 1, last - 1)]
-    value = first * (after / first) ** part if edges[0] > 0 else first + (after - first) * part
-    return _Place(place, part, np.where((place > 0) & (place < last), value, np.nan))
-
-
-def _below(counts: Floats, place: NDArray[np.intp], part: Floats) -> Floats:
-    """How much of each histogram lies below a place in one of its bins."""
-    bins = np.arange(counts.shape[-1])
-    share = np.where(bins == place[..., None], part[..., None], bins < place[..., None])
-    return np.asarray((counts * share).sum(axis=-1))
-
-
-def _step(whole: Floats, place: NDArray[np.intp], edges: Floats) -> Floats:
-    """The width of a quantile's bin where a bin beside it is empty: values come in steps, and it is anywhere there."""
-    last = whole.shape[-1] - 1
-    beside = [np.take_along_axis(whole, np.clip(place + side, 0, last)[..., None], -1)[..., 0] for side in (-1, 1)]
+def _step(found: Stepped) -> Floats:
+    """The width of a quantile's bin where values in it are not told apart: it may be anywhere there."""
+    last = len(found.edges)
+    place = np.minimum((found.height < found.p).sum(axis=-1), last)
+    unknown = np.take_along_axis(found.unknown, place[..., None], -1)[..., 0]
     inner = np.clip(place, 1, last - 1)
-    return np.where((beside[0] > 0) & (beside[1] > 0), 0.0, edges[inner] - edges[inner - 1])
+    return np.where(unknown, found.edges[inner] - found.edges[inner - 1], 0.0)
+
+
+def _beyond(binned: Binned, found: Stepped, *, by_group: bool) -> Floats:
+    """How many groups have records at a quantile or beyond it; or of independent records, how many lie there."""
+    if by_group:
+        place = np.minimum((found.height < found.p).sum(axis=-1), found.height.shape[-1] - 1)[..., None]
+        bins = np.arange(found.height.shape[-1])
+        there = bins >= place if found.p >= 0.5 else bins <= place
+        return np.asarray(((binned.counts * there[..., None, :]).sum(axis=-1) > 0).sum(axis=-1))
+    return (found.df + 1) * min(found.p, 1 - found.p)

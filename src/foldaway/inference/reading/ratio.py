@@ -11,11 +11,12 @@ import numpy as np
 
 from foldaway.errors import EstimateError
 from foldaway.inference.adjusting import fit_start, too_few
-from foldaway.inference.group_regression import left_out_levels
+from foldaway.inference.group_regression import left_out_levels, spent_by_slopes
 from foldaway.inference.jackknife import adjusted_mean, adjusted_means, cells_of, jackknife, jackknifed, mean, ratio
 from foldaway.inference.levels import Levels
 from foldaway.inference.reading.source import Source
-from foldaway.inference.welch import prediction_rate, ratio_welch, spread_of, welch
+from foldaway.inference.unequal_arms import contrast_rate, with_freedom
+from foldaway.inference.welch import ratio_welch, spread_of, welch
 from foldaway.numerics.block import Floats
 from foldaway.tallies.predictor import lean
 from foldaway.tallies.sums import Sums
@@ -32,16 +33,18 @@ def ratio_levels(source: Source) -> Levels:
         if source.by_group:
             return jackknife(ratio, cells_of(source.sums, above), cells_of(source.sums, below))
         return ratio_welch(source.sums, (above, below))
-    if source.moments is not None:
+    if source.cases is not None:
         return _rich(source, above, below)
     cells = [cells_of(source.sums, place) for place in source.places]
     if source.first_order:
         return _divided(adjusted_means(cells[0]), adjusted_means(cells[1]), cells[0].weight)
-    rates = [prediction_rate(spread_of(source.sums, place)) for place in source.places]
+    spreads = [spread_of(source.sums, place) for place in source.places]
+    rates = [contrast_rate(spread) for spread in spreads]
     if not source.by_group:
-        return ratio_welch(source.sums, (above, below), (float(rates[0]), float(rates[1])))
+        levels = ratio_welch(source.sums, (above, below), (float(rates[0].beta), float(rates[1].beta)))
+        return with_freedom(levels, rates[0].freedom + rates[1].freedom, spreads[0].effective)
     top, bottom = (
-        (adjusted_mean(each.total(), rate), adjusted_mean(each.left_out(), rate))
+        (adjusted_mean(each.total(), rate.beta), adjusted_mean(each.left_out(), rate.beta))
         for each, rate in zip(cells, rates, strict=True)
     )
     levels = _divided(top, bottom, cells[0].weight)
@@ -51,9 +54,9 @@ def ratio_levels(source: Source) -> Levels:
 
 def _rich(source: Source, above: int, below: int) -> Levels:
     """From moments: the ratio of two regressions, with both fitted anew without each group."""
-    assert source.moments is not None
-    moments, first = source.moments.of(above)
-    second = source.moments.of(below)[1]
+    assert source.cases is not None
+    moments, first = source.cases.of(above)
+    second = source.cases.of(below)[1]
     if why := too_few(moments):
         raise EstimateError(why)
     if source.by_group:
@@ -64,10 +67,7 @@ def _rich(source: Source, above: int, below: int) -> Levels:
         return levels._replace(n=moments.records.sum(axis=1), groups=np.minimum(one.shown, two.shown))
     sums: Sums = lean(moments, fit_start(moments).predictor, pairs=((first, second),))
     levels = ratio_welch(sums, (first, second), (1.0, 1.0))
-    # Slopes that were fitted to these very records cost as many degrees of freedom as there are.
-    n, arms, slopes = float(levels.n.sum()), len(levels.n), moments.shape.row.regressors - 1
-    spent = (n - arms) / max(n - arms - slopes, 1.0)
-    return levels._replace(covariance=levels.covariance * spent, doubt=levels.doubt * spent)
+    return with_freedom(levels, spent_by_slopes(moments.reframed()), spread_of(sums, first).effective)
 
 
 def _divided(above: tuple[Floats, Floats], below: tuple[Floats, Floats], weight: Floats) -> Levels:

@@ -18,11 +18,11 @@ class Source(NamedTuple):
         plan: The plan.
         outcome: The outcome.
         sums: Sums of the values.
-        moments: The moments that the sums came from, while the trial is rich.
+        cases: The moments that the sums came from, while the trial is rich.
         estimator: Which of the outcome's estimators.
         by_group: Whether the error comes from groups; if not, records are taken as independent.
         first_order: Whether nothing of second order is known of records: the sums are those of devices, or released.
-        strata: Sums by stratum and arm, where records are independent and were randomised within strata.
+        strata: The same by stratum, where units were randomised within strata; the arms of a stratum side by side.
         histogram: Of the outcome's bins, if it has some.
         recentred: Whether adjusted levels are those at the covariates' overall means, which no difference depends on.
     """
@@ -30,7 +30,7 @@ class Source(NamedTuple):
     plan: Plan
     outcome: Outcome
     sums: Sums
-    moments: CompleteCases | None
+    cases: CompleteCases | None
     estimator: str
     by_group: bool
     first_order: bool = False

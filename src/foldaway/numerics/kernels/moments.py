@@ -110,7 +110,7 @@ def _add_grams(rows: Floats, cell: Indices, grams: Floats) -> None:
 def products_of_four(
     x: Floats, y: Floats, pair: tuple[Indices, Indices], parts: Indices, vv: Floats, vs: Floats, ss: Floats
 ) -> None:
-    """Add the sums that `foldaway.tallies.quartic` lays out: part by part v v' and (x y) v', and y² v'.
+    """Add the sums that `foldaway.tallies.moments.quartic` lays out: part by part v v' and (x y) v', and y² v'.
 
     Args:
         x: Regressors, k by n.

@@ -12,7 +12,7 @@ from foldaway.numerics.block import LARGEST
 from foldaway.plan.outcomes.bins import Bins
 from foldaway.plan.outcomes.outcome import Column, Outcome
 from foldaway.plan.outcomes.value import Value, shortest
-from foldaway.plan.vocabulary import FROM_SUMS, Need
+from foldaway.plan.vocabulary import SUMS_ALONE, Need
 
 Quantiles = Annotated[
     tuple[float, ...], Meta(min_length=1, description="a list of numbers between 0 and 1, as in [0.5, 0.95]")
@@ -57,7 +57,7 @@ class Quantile(Outcome, frozen=True):
     KIND: ClassVar[str] = "quantile"
     LEVEL: ClassVar[str] = "quantile"
     READ_BY: ClassVar[tuple[str, ...]] = ("difference",)
-    NEEDS: ClassVar[tuple[Need, ...]] = (FROM_SUMS, _HERE, _EXACT)
+    NEEDS: ClassVar[tuple[Need, ...]] = (SUMS_ALONE, _HERE, _EXACT)
 
     column: Column
     quantiles: Quantiles

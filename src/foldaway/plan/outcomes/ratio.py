@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from foldaway.plan.outcomes.outcome import Column, Outcome
 from foldaway.plan.outcomes.value import Value
-from foldaway.plan.vocabulary import FROM_SUMS, Need
+from foldaway.plan.vocabulary import SUMS_ALONE, Need
 
 
 class Ratio(Outcome, frozen=True):
@@ -25,7 +25,7 @@ class Ratio(Outcome, frozen=True):
     KIND: ClassVar[str] = "ratio"
     LEVEL: ClassVar[str] = "ratio"
     READ_BY: ClassVar[tuple[str, ...]] = ("difference", "adjusted")
-    NEEDS: ClassVar[tuple[Need, ...]] = (FROM_SUMS,)
+    NEEDS: ClassVar[tuple[Need, ...]] = (SUMS_ALONE,)
 
     numerator: Column
     denominator: Column

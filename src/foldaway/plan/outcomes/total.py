@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from foldaway.plan.outcomes.outcome import Column, Outcome
 from foldaway.plan.outcomes.value import Value
-from foldaway.plan.vocabulary import FROM_SUMS, TOTAL, Need
+from foldaway.plan.vocabulary import SUMS_ALONE, TOTAL, Need
 
 _COUNTED = Need(lambda plan: plan.weight is None, "{name!r} is a sum over unweighted records: leave out `weight`.")
 
@@ -29,7 +29,7 @@ class Total(Outcome, frozen=True):
     KIND: ClassVar[str] = "total"
     LEVEL: ClassVar[str] = "total"
     READ_BY: ClassVar[tuple[str, ...]] = (TOTAL,)
-    NEEDS: ClassVar[tuple[Need, ...]] = (FROM_SUMS, _COUNTED)
+    NEEDS: ClassVar[tuple[Need, ...]] = (SUMS_ALONE, _COUNTED)
 
     column: Column
 

@@ -23,20 +23,21 @@ from foldaway.effects.numbers import (
 from foldaway.effects.released import release_notes
 from foldaway.effects.verdict import NONE, Verdict
 from foldaway.inference.bootstrap import SHARES, Spread
-from foldaway.plan.vocabulary import DIFFERENCE, ERRORS, ESTIMATORS
+from foldaway.plan.vocabulary import DIFFERENCE, ERRORS, ESTIMATORS, SUMS
 from foldaway.report.drawing.figures import axis_over, axis_row, box_row, interval_row
 from foldaway.report.drawing.markup import Html, html, named, tag
 from foldaway.report.page.document import Section, badge, card, details, table
 from foldaway.table import number, places_for
 
 Spreads = Mapping[tuple[str, str], Spread]
-"""The spread of the bootstrap of a comparison's leading estimator, by outcome and arm."""
+"""The spread of the bootstrap that a comparison is shown with, by outcome and arm."""
 
 _SIGNS = {
     "better": ("good", "✓"),
     "not worse": ("good", "✓"),
     "alike": ("good", "="),
     "worse": ("fails", "!"),
+    "worse within margin": ("look", "!"),
     "higher": ("higher", "▲"),
     "lower": ("lower", "▼"),
 }
@@ -78,7 +79,7 @@ def _card(effects: Effects, judged: Sequence[tuple[Comparison, Verdict]], spread
 
 def mark(said: Verdict) -> Html:
     """The verdict in a word or two, with a sign of its own: colour alone says nothing."""
-    kind, sign = _SIGNS.get(said.verdict, ("unclear", "○"))
+    kind, sign = _SIGNS.get(said.shown, ("unclear", "○"))
     text = said.words
     return tag("span", tag("span", sign, aria_hidden="true"), f" {text[:1].upper()}{text[1:]}", class_=f"badge {kind}")
 
@@ -209,11 +210,12 @@ def _all_numbers(effects: Effects, comparison: Comparison, spreads: Spreads | No
 
 def _phrase(effects: Effects, lead: Effect, level: str) -> str:
     """What the estimator is; with strata, a difference is not the plain one."""
+    estimator = ESTIMATORS[lead.estimator]
+    phrase = estimator.phrase.replace("arms' means", f"arms' {level}s")
+    within = effects.plan.strata is not None and SUMS in estimator.sources
     if lead.estimator == DIFFERENCE:
-        between = f"difference between the arms' {level}s"
-        weighted = effects.plan.strata is not None
-        return f"the {between}, with each stratum weighted by its size" if weighted else f"the plain {between}"
-    return ESTIMATORS[lead.estimator].phrase.replace("arms' means", f"arms' {level}s")
+        phrase = f"the {'' if within else 'plain '}difference between the arms' {level}s"
+    return f"{phrase}, with each stratum weighted by its size" if within else phrase
 
 
 def _bootstrap(comparison: Comparison, spreads: Spreads | None) -> Html | None:
@@ -226,7 +228,7 @@ def _bootstrap(comparison: Comparison, spreads: Spreads | None) -> Html | None:
     interval = typeset(interval_text(row.percentile_ci_lower, row.percentile_ci_upper, places))
     sentence = tag(
         "p",
-        f"Bootstrap: {row.replicates:,} replicates{left_out}; percentile interval {interval}, p "
+        f"Bootstrap ({row.estimator}): {row.replicates:,} replicates{left_out}; percentile interval {interval}, p "
         f"{typeset(p_text(row.percentile_p_value))}. ",
         "The trial's own report shows their distribution." if spreads is None else _form(spread),
     )

@@ -19,7 +19,7 @@ from foldaway.plan import Plan
 from foldaway.plan.vocabulary import RECORDS, REPLICATES, UNITS
 from foldaway.report.drawing.markup import html, tag
 from foldaway.report.page.document import Section, details, table
-from foldaway.tallies import Grouped, empty_holding
+from foldaway.tallies import empty_holding
 from foldaway.tallies.predictor import Predictor
 from foldaway.tallies.sums import ARRAYS
 
@@ -36,6 +36,11 @@ TALLIES = {
     RECORDS: ("Error sums", "sums behind robust standard errors, over all records of an arm"),
     UNITS: ("Error sums by unit", "the same over units, for errors that allow for units with several records"),
     REPLICATES: ("Bootstrap sums", "the same sums again, once for each replicate, under its own secret weights"),
+}
+
+_ARMS = TALLIES | {
+    "frame": ("Scales", "typical size of each column, by arm, so that no digits are lost"),
+    "factor": ("Counts, means and spreads", "sums of products of two columns, over all records of an arm"),
 }
 
 _SPREADS = ("Spreads", "sums of squares of each outcome, by arm, for errors that assume independent records")
@@ -119,16 +124,16 @@ def _parts(body: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
 
 def _in_arms(arms: list[Any]) -> Iterator[tuple[str, str, Any]]:
     for arm in arms:
-        scales = [arm["frame_n"], arm["frame"]]
-        yield "Scales", "typical size of each column, by arm, so that no digits are lost", scales
-        yield "Counts, means and spreads", "sums of products of two columns, over all records of an arm", arm["factor"]
-        for name, tally in arm["tallies"].items():
-            yield *TALLIES[name], tally
+        parts = {"frame": [arm["frame_n"], arm["frame"]], "factor": arm["factor"], **arm["tallies"]}
+        for name, part in parts.items():
+            yield *_ARMS[name], part
 
 
 def _in_groups(tallies: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
     for name, part in tallies.items():
-        if name != "sums" and part:
+        if name == "arms":
+            yield from _in_arms(part or [])
+        elif name != "sums" and part:
             kind, what = _GROUPED[name]
             if name in ("center", "slopes"):
                 center, slopes = (np.frombuffer(tallies[each][1], dtype="<f8") for each in ("center", "slopes"))
@@ -142,14 +147,10 @@ def _in_groups(tallies: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
 def planned(plan: Plan) -> list[tuple[str, str, int]]:
     """Every kind of number that a trial of this plan will keep, what it is, and how many of it there are."""
     tallies = empty_holding(plan)
-    if isinstance(tallies, Grouped):
-        parts = [(*(SUMS | _GROUPED)[name], numbers) for name, numbers in tallies.kept().items()]
-        if plan.covariates and plan.coefficients is None:
-            columns = len(plan.regressors) - 1
-            parts.append((*_GROUPED["slopes"], columns * (1 + len(plan.values))))
-    else:
-        state = msgspec.msgpack.decode(msgspec.msgpack.encode(tallies.state()))
-        parts = [(name, what, _numbers(part)) for name, what, part in _in_arms(state)]
+    about = SUMS | _GROUPED | {f"moments.{name}": words for name, words in _ARMS.items()}
+    parts = [(*about[name], numbers) for name, numbers in tallies.kept().items()]
+    if tallies.unfixed:
+        parts.append((*_GROUPED["slopes"], (len(plan.predictors) - 1) * (1 + len(plan.values))))
     if any(column not in plan.levels for column in plan.segments):  # as many again for each level that comes
         segments = _GROUPED["segments"][0]
         parts = [(f"{name}, at least" if name == segments else name, what, n) for name, what, n in parts]

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from foldaway.auditing.audit import audit
 from foldaway.auditing.finding import Audit
 from foldaway.effects import Effects
+from foldaway.effects.checks import ratio_alarm
 from foldaway.effects.effect import sentence
 from foldaway.effects.headline import comparisons, tested
 from foldaway.effects.numbers import typeset
@@ -25,12 +26,12 @@ from foldaway.keeping.saved import Saved
 from foldaway.plan import Plan
 from foldaway.report.drawing.markup import Child, Html, html, named, prose, tag
 from foldaway.report.page.asked import asked
-from foldaway.report.page.document import Report, Section, badge, card, details, document, notes, table
+from foldaway.report.page.document import Report, Section, State, badge, card, details, document, notes, table
 from foldaway.report.page.found import Spreads, found, mark
 from foldaway.report.page.kept import kept
 from foldaway.report.page.trust import sample_ratio_check, trust
-from foldaway.tallies import Arms, Holding
-from foldaway.tallies.arm import ArmTally
+from foldaway.tallies import Held, arms_of, grouped_of
+from foldaway.tallies.moments import ArmTally
 
 
 def effects_page(effects: Effects, ledger: Ledger | None = None) -> Report:
@@ -39,13 +40,12 @@ def effects_page(effects: Effects, ledger: Ledger | None = None) -> Report:
     return _page(effects, [*first, *_proven(Ledger() if ledger is None else ledger)])
 
 
-def trial_page(effects: Effects, plan: Plan, tallies: Holding, saved: Saved) -> Report:
+def trial_page(effects: Effects, plan: Plan, tallies: Held, saved: Saved) -> Report:
     """The whole report: from the tallies come balance and bootstrap, from what is saved with them what was kept."""
-    balances: Sequence[Balance] | None
-    if isinstance(tallies, Arms):
-        forms, balances = spreads(effects, plan, tallies.arms), balance(plan, tallies.arms)
-    else:
-        forms, balances = {}, None if tallies.released else prediction_balance(plan, tallies)
+    arms, forms = arms_of(tallies), spreads(effects, plan, arms_of(tallies))
+    balances: Sequence[Balance] | None = None
+    if not tallies.released:
+        balances = balance(plan, arms) if arms else prediction_balance(plan, grouped_of(tallies))
     if effects.rounded and balances is not None:
         forms, balances = {}, [each.rounded() for each in balances]
     sections = [
@@ -61,14 +61,14 @@ def trial_page(effects: Effects, plan: Plan, tallies: Holding, saved: Saved) -> 
 
 
 def spreads(effects: Effects, plan: Plan, arms: Sequence[ArmTally]) -> Spreads:
-    """The bootstrap's spread behind each comparison's leading estimator, where there are replicates enough."""
+    """The spread of the bootstrap that each comparison is shown with, where there are replicates enough."""
     names, shares = list(plan.arms), list(plan.arms.values())
     places = {outcome.name: plan.places(outcome)[0] for outcome in plan.outcomes}
     forms = {}
     for each in comparisons(effects):
         if each.bootstrap is not None:
             question = Question(arms, shares, names.index(each.arm), places[each.outcome])
-            if (form := spread(distribution(each.lead.estimator, question))) is not None:
+            if (form := spread(distribution(each.bootstrap.estimator, question))) is not None:
                 forms[each.outcome, each.arm] = form
     return forms
 
@@ -185,4 +185,6 @@ def _alarm(effects: Effects) -> Html | None:
     if effects.alarm is None:
         return None
     said = effects.alarm if effects.sample_ratio.ok else sample_ratio_check(effects).sentence
-    return tag("div", tag("p", badge("fails"), " ", said), class_="alarm", role="note")
+    # Records of units that do not fit are no failure by themselves; what else alarms is.
+    state: State = "look" if effects.alarm == ratio_alarm(effects.sample_ratio) and effects.sample_ratio.ok else "fails"
+    return tag("div", tag("p", badge(state), " ", said), class_="alarm", role="note")

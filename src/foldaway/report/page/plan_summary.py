@@ -13,7 +13,7 @@ from foldaway.plan.analysis import errors_of, estimators_of, tallies_of
 from foldaway.plan.vocabulary import MOMENTS, REPLICATES, SUMS
 from foldaway.report.page.kept import planned
 from foldaway.table import text_table
-from foldaway.tallies import Grouped
+from foldaway.tallies import empty_holding, grouped_of
 
 WIDTH = 80
 
@@ -31,7 +31,7 @@ def summary(plan: Plan, more: Sequence[str] = ()) -> str:
         demo is a valid plan.
     """
     estimators = [[name, ", ".join(errors_of(plan, name))] for name in estimators_of(plan)]
-    paragraphs = (*_release(plan), *more, _faults(plan), *_kept(plan))
+    paragraphs = (*_release(plan), *more, _arms(plan), _faults(plan), *_kept(plan))
     return "\n\n".join(
         [
             f"{plan.name} is a valid plan.",
@@ -98,6 +98,19 @@ def _release(plan: Plan) -> list[str]:
     return [f"Effects are published once, with noise ({budget}). {protected(plan)} {few}"]
 
 
+def _arms(plan: Plan) -> str:
+    """Who can know a unit's arm."""
+    if plan.federated is not None and plan.unit is None:
+        return (
+            "Each device draws its own arm with `plan.assign`, from a random number that stays on it. Anybody who "
+            "knows this number can compute the arm, and the device's owner can see it."
+        )
+    return (
+        "Draw arms with `trial.assign`: it uses the trial's secret key. Arms from `plan.assign` are public: anybody "
+        "who has this plan and an identifier can compute them."
+    )
+
+
 def _promise(plan: Plan) -> str:
     if plan.complete_units:
         return "all records of a unit in one batch"
@@ -136,7 +149,7 @@ def _kept(plan: Plan) -> list[str]:
     kept = f"Kept: {many(numbers, 'number')}, however many records arrive ({kinds}): a state of about "
     narrow = 0  # counts of four bytes, which hold up to 4·10⁹ records
     if plan.bins and not plan.weighted:
-        held = Grouped.empty(plan)
+        held = grouped_of(empty_holding(plan))
         parts = (held, *(segment.cells for segment in held.segments))
         narrow = sum(each.size for part in parts for each in part.histograms)
     size = bytes_text(8 * numbers - 4 * narrow + 1000)
@@ -153,12 +166,13 @@ def _kept(plan: Plan) -> list[str]:
 def _cost(plan: Plan) -> int:
     """Additions and multiplications for each record, to the first order."""
     k, outcomes = len(plan.regressors), len(plan.values)
+    sums = 1 + outcomes * (4 + 2 * k if plan.covariates else 4) + 2 * len(plan.bins)
     if plan.keeps == SUMS:
-        return 1 + outcomes * (4 + 2 * k if plan.covariates else 4) + 2 * len(plan.bins)
+        return sums
     tallies, columns = tallies_of(plan), len(plan.columns)
     scores = k * (k + 1) // 2 + k * outcomes
     replicates = 0 if plan.bootstrap is None else plan.bootstrap.replicates * scores // 8
-    return columns**2 + (scores**2 if tallies - {REPLICATES} else 0) + replicates
+    return sums + columns**2 + (scores**2 if tallies - {REPLICATES} else 0) + replicates
 
 
 def _rich(plan: Plan) -> list[str]:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from foldaway.effects import Effects
-from foldaway.effects.checks import small_counts, titles, together
+from foldaway.effects.checks import EITHER, small_counts, titles, together
 from foldaway.effects.numbers import p_relation, percent_text, signed, typeset
 from foldaway.inference.balance import CUSTOMARY, Balance, Verdict
-from foldaway.inference.loss import Loss
+from foldaway.inference.loss import WORTH_A_LOOK, Loss
+from foldaway.inference.ratio_over_time import LEAST_GROUPS_OVER_TIME
 from foldaway.inference.sample_ratio import SUSPICIOUS, SampleRatio
 from foldaway.records.faults import CLIPPED
 from foldaway.report.drawing.figures import SHAPES, axis_over, axis_row, key_mark, mark_row
@@ -70,48 +71,50 @@ def sample_ratio_check(effects: Effects) -> Check:
         state, sentence = "open", "There are no records yet."
     elif state == "open":
         sentence = (
-            "The arms' records would not fit the plan's probabilities if every unit had one record. If units have "
-            "several, this may be chance; this plan does not allow counting units."
+            f"Units may have several records, and records have come for fewer than {LEAST_GROUPS_OVER_TIME} groups of "
+            "units. That is too few to tell chance from a fault."
         )
     elif state == "passes":
         sentence = f"The arms' {ratio.counted} fit the plan's probabilities."
+    elif state == "look":
+        sentence = html(
+            f"The arms' {ratio.counted} do not fit the plan's probabilities. {EITHER} In the first case no effect can "
+            "be trusted. ",
+            tag("strong", "Find out which it is."),
+        )
     else:
         sentence = html(
             f"The arms' {ratio.counted} do not fit the plan's probabilities. Something other than chance decided who "
             "is counted in which arm: assignment, logging, or records that were lost in one arm. ",
             tag("strong", "Find out why before you trust any effect."),
         )
-    statistics = details(
-        "The statistics", tag("p", _ratio_statistics(ratio, by_stratum=effects.plan.strata is not None))
-    )
+    plan = effects.plan
+    said = _ratio_statistics(ratio, by_stratum=plan.strata is not None, once=plan.release is not None)
+    statistics = details("The statistics", tag("p", said))
     return Check("Did the arms get their share?", state, sentence, html(counts, statistics))
 
 
-def _ratio_statistics(ratio: SampleRatio, *, by_stratum: bool) -> str:
-    if ratio.statistic is None or ratio.p_value is None:
-        return "There is no test, because this plan does not show which records belong to the same unit."
-    fails = f"The check fails below {SUSPICIOUS}, which happens in one sound trial in a thousand."
-    if by_stratum and ratio.test == "pearson":
-        return (
-            f"Two tests compare the {ratio.counted} of each stratum with the stratum's own probabilities. One adds up "
-            "over all strata how far each arm is from its expected count; the other adds up Pearson's chi-square of "
-            "each stratum in which every arm expects ten or more. The smaller p-value counts, and where both tests "
-            f"were possible it is doubled (Bonferroni's correction): p {p_relation(ratio.p_value)}, from a chi-square "
-            f"of {typeset(number(ratio.statistic))}. {fails}"
-        )
-    freedom = len(ratio.observed) - 1
-    name = "Pearson's chi-square"
-    if ratio.test == "bootstrap":
-        name += ", divided by the design effect from the bootstrap by unit"
-    if ratio.test == "groups":
-        name = "Hotelling's T² of the spread between groups of units"
+def _ratio_statistics(ratio: SampleRatio, *, by_stratum: bool, once: bool) -> str:
+    if ratio.p_value is None:
+        return "There is no test."
+    p = f"p {p_relation(ratio.p_value)}"
     since = {
         "units": ", since units were randomised",
         "weighted records": ": each weighs one over its arm's probability in its stratum, so that arms weigh alike",
     }.get(ratio.counted, "")
+    counts = f"The test counts {ratio.counted}{since}."
+    if once:
+        return f"A test for one look, which allows for the noise: {p}. The check fails below {SUSPICIOUS}. {counts}"
+    if ratio.test == "groups":
+        return (
+            f"A test of the spread between groups of units: {p}. The check asks for a look below {SUSPICIOUS}. "
+            f"In large samples this happens in at most one sound trial in a thousand, however often you look. {counts}"
+        )
+    each = " Each stratum is compared with its own probabilities." if by_stratum else ""
     return (
-        f"{name}: {typeset(number(ratio.statistic))} with {freedom} degree{'s' * (freedom > 1)} of freedom, p "
-        f"{p_relation(ratio.p_value)}. {fails} The test counts {ratio.counted}{since}."
+        f"One over the evidence against the plan's probabilities (a mixture of likelihood ratios): {p}.{each} "
+        f"The check fails below {SUSPICIOUS}, which happens in at most one sound trial in a thousand, however often "
+        f"you look. {counts}"
     )
 
 
@@ -122,6 +125,8 @@ def missing_check(outcomes: Sequence[str], loss: Loss) -> Check:
     rows = [[named(arm), f"{n:,}", f"{loss.lost[arm]:,}", _share(loss.lost[arm], n)] for arm, n in loss.records.items()]
     sentence = {
         "passes": "The arms' shares differ by no more than chance would give.",
+        "look": "The arms may have lost different shares: chance gives such a difference in fewer than one trial in "
+        f"{1 / WORTH_A_LOOK:.0f}. Look into this, because it would bias the effect.",
         "open": "There are too few records or units to tell.",
         "fails": "The arms lost different shares. Those who remain are not comparable, so the effect may come from who "
         "is missing. Find out why before you trust it.",
@@ -132,7 +137,10 @@ def missing_check(outcomes: Sequence[str], loss: Loss) -> Check:
     by = "errors are clustered by groups of units" if loss.test == "groups" else "records are assumed to be independent"
     more = html(
         table("Records without it, by arm", ["arm", "records", "without it", "share"], rows),
-        details("The statistics", tag("p", f"{tested}The check fails below {SUSPICIOUS}; {by}.")),
+        details(
+            "The statistics",
+            tag("p", f"{tested}The check asks for a look below {WORTH_A_LOOK} and fails below {SUSPICIOUS}; {by}."),
+        ),
     )
     return Check(title, loss.state, sentence, more)
 
@@ -162,11 +170,13 @@ def left_out_check(effects: Effects) -> Check:
     ]
     records = total + sum(effects.counts.values())
     # Few, and as many in each arm: those cannot move an effect.
-    tested = any(loss.outcome is None and loss.state == "passes" for loss in effects.losses)
-    alike = tested and total <= _HARMLESS * records
+    losses = [loss.state for loss in effects.losses if loss.outcome is None]
+    alike = "passes" in losses and total <= _HARMLESS * records
     meaning = "The arms' shares differ by no more than chance would give."
     if total > effects.plan.drop_limit * records:
         meaning = "That is more than the plan allows, so no effect is shown: correct the records, or the plan."
+    elif {"look", "fails"} & set(losses):
+        meaning = "The arms' shares differ by more than chance usually gives. If that is no chance, effects are biased."
     elif not alike:
         meaning = "That is harmless unless it depends on the arm. If it does, effects are biased: compare the shares."
     sentence = (

@@ -1,8 +1,8 @@
 """What is told of a trial, and was before: its answers, one after each growth by a cohort and a share.
 
-An answer comes from what all servers have made durable. It is recorded in the transaction that decides that it is due,
-and stands until the next one: whoever asks in between, on whatever server, gets the same. A trial's course is made of
-what was told, so it tells nothing more.
+An answer comes from what all servers have made durable, on a tick. It is recorded in the transaction that decides that
+it is due, and stands until the next one: whoever asks in between, on whatever server, gets the same. A trial's course
+is made of what was told, so it tells nothing more.
 """
 
 from __future__ import annotations
@@ -17,26 +17,22 @@ import msgspec
 
 from foldaway.auditing.finding import Audit
 from foldaway.effects import Effects
+from foldaway.effects.door import TOLD
 from foldaway.effects.headline import headline
-from foldaway.effects.released import coarse
-from foldaway.errors import many
+from foldaway.errors import Unreleased, many
 from foldaway.federated.coordinator.closing import Course, Situation
 from foldaway.federated.messages import Stage
 from foldaway.federated.modes import mode_of
-from foldaway.federated.modes.share import about
 from foldaway.federated.replies.integrity import Integrity
 from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import Census, may_tell
 from foldaway.plan import Plan
+from foldaway.service.collecting.pace import Pace
 from foldaway.service.database.history_table import ToldRow, require_last
 from foldaway.service.database.shard_table import ShardRow, versions
 from foldaway.service.database.store import Store
 from foldaway.service.database.tables import Change
 from foldaway.service.database.trial_table import TrialRow
-
-# The share of this server's time that looking for something new to tell may take, and seconds between two looks.
-_SHARE = 0.05
-_EVERY = 0.25
 
 # Seconds of a day, and of the time over which the present rate is taken.
 _DAY = 86_400.0
@@ -49,7 +45,8 @@ class Federated(msgspec.Struct, frozen=True):
     Attributes:
         mode: What devices send: the plan's `federated.mode`.
         stage: ``"open"``, ``"replying"`` while the last reports are waited for, or ``"closed"``.
-        enrolled: Devices that have joined.
+        enrolled: Devices that have joined. Of a plan with a `release` no devices are counted, and this and the next
+            two are empty.
         reported: Those whose report is durable.
         missing: Those whose report is not.
         deadline: Until when reports count, in seconds since 1970, once the trial is being closed.
@@ -72,17 +69,15 @@ class Federated(msgspec.Struct, frozen=True):
     def of(cls, plan: Plan, seen: Situation) -> Self:
         """Who takes part, from where the trial stands."""
         devices, deadline = seen.devices, None if seen.closing is None else seen.closing.deadline
-        tell = int if plan.release is None else coarse  # a release tells nothing exact
-        enrolled, reported, missing = (
-            {arm: tell(n) for arm, n in each.items()} for each in (devices.enrolled, devices.reported, devices.missing)
-        )
+        counts = devices.enrolled, devices.reported, devices.missing
+        enrolled, reported, missing = (dict(each) if plan.release is None else {} for each in counts)
         note = Course(plan).outlook(seen)
         return cls(mode_of(plan).name, seen.stage, enrolled, reported, missing, deadline, note=note)
 
     def rounded(self) -> Self:
         """For whoever may only read: a count that grows by one would tell the arm of the device that just joined."""
         counts = {name: getattr(self, name) for name in ("enrolled", "reported", "missing", "with_moments")}
-        told = {name: n and {arm: about(n[arm], rounded=True) for arm in n} for name, n in counts.items()}
+        told = {name: n and {arm: TOLD.devices(n[arm]) for arm in n} for name, n in counts.items()}
         return msgspec.structs.replace(self, **told)
 
 
@@ -91,14 +86,16 @@ class Answer(msgspec.Struct, frozen=True):
 
     Attributes:
         final: Whether the trial is closed and this is its last word.
+        records: Records that the effects are of; with a `release` they contain noise, and null stands before it.
+        left_out: Records that the effects are not of; null where the plan has a `release`, which does not tell them.
         federated: Of a trial whose records stay on devices, who is in the effects.
     """
 
     name: str
     fingerprint: str
     final: bool
-    records: int
-    left_out: int
+    records: int | None
+    left_out: int | None
     effects: msgspec.Raw
     federated: Federated | None = None
 
@@ -107,8 +104,8 @@ class Answer(msgspec.Struct, frozen=True):
         cls,
         plan: Plan,
         effects: Effects | None,
-        records: int,
-        left_out: int,
+        records: int | None,
+        left_out: int | None,
         federated: Federated | None = None,
         *,
         final: bool = False,
@@ -152,7 +149,7 @@ class Point(msgspec.Struct, frozen=True):
 
     Attributes:
         records: Durable records, of all servers, rounded.
-        time: When, in seconds since 1970.
+        time: The beginning of the tick on which they were told, in seconds since 1970.
         effects: For each outcome, arm and estimator the row with the kind of error that is shown first.
     """
 
@@ -207,30 +204,35 @@ class Told(NamedTuple):
 class Answers:
     """Decides what is told of trials, and when; remembers it."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, pace: Pace | None = None) -> None:
         self._store = store
         self._table = store.history
+        self.pace = pace or Pace()
+        self._looked: dict[str, int] = {}
         self._seen: dict[str, object] = {}
-        self._not_before: dict[str, float] = {}
         self._opened: dict[str, Told] = {}
 
     def current(
-        self, plan: Plan, mark: object, candidate: Callable[[], Candidate], *, at_leisure: bool = False
+        self, plan: Plan, mark: object, candidate: Callable[[], Candidate], *, on_tick: bool = False
     ) -> Told | None:
-        """What is told of a trial now; none if nothing may be told yet.
+        """What is told of a trial on this tick; none if nothing may be told yet.
 
         Args:
             plan: The trial's plan.
             mark: What changes whenever something new is durable.
             candidate: Gives what could be told of that.
-            at_leisure: Whether nobody waits for it, so that it may take only a share of this server's time.
+            on_tick: Whether what has waited for this tick was stored just now, so that it is looked for once more.
+
+        Raises:
+            Unreleased: The plan has a `release`: what the gate says depends on exact counts.
         """
-        begun = time.monotonic()
-        early = at_leisure and begun < self._not_before.get(plan.name, 0.0)
-        if self._seen.get(plan.name) != mark and not early:
+        if plan.release is not None:
+            raise Unreleased()
+        tick = self.pace.tick()
+        if self._seen.get(plan.name) != mark and (on_tick or self._looked.get(plan.name) != tick):
             self._renew(plan, candidate())
             self._seen[plan.name] = mark
-            self._not_before[plan.name] = begun + max(_EVERY, (time.monotonic() - begun) / _SHARE)
+        self._looked[plan.name] = tick
         return self._last(plan.name)
 
     def _renew(self, plan: Plan, new: Candidate) -> None:
@@ -240,7 +242,8 @@ class Answers:
             # In the database, estimates are without the names of their fields.
             rows = [[getattr(row, field) for field in Estimate.__struct_fields__] for row in headline(effects)]
             text, census = effects.to_json(), msgspec.msgpack.encode(new.census)
-            told = ToldRow(new.records, msgspec.msgpack.encode(rows), text.encode(), census)
+            now = self.pace.begin(time.time())
+            told = ToldRow(new.records, msgspec.msgpack.encode(rows), text.encode(), census, now)
             note = self._store.ledger.answered(plan.name, text, round_count(new.records), plan.privacy.cohort)
             self._table.append(plan.name, told, lambda row: may_tell(plan.privacy, new.census, _census(row)), note)
 
@@ -257,12 +260,14 @@ class Answers:
     def final(self, plan: Plan, whole: Candidate) -> tuple[Told | None, Change]:
         """What is told at the close: all there is, if a cohort has come since the last answer; else that one.
 
+        A release is told whoever stands behind it: in its effects, noise decides what has numbers.
+
         Returns:
             That, and what makes sure, in the transaction that closes the trial, that no server has told more since.
         """
         last = self._table.last(plan.name)
         unless_told = partial(require_last, trial=plan.name, records=0 if last is None else last.records)
-        if may_tell(plan.privacy, whole.census, _census(last), growth=0):
+        if plan.release is not None or may_tell(plan.privacy, whole.census, _census(last), growth=0):
             return Told(whole.records, whole.effects(), whole.census.total), unless_told
         told = self._last(plan.name)
         if told is not None and (late := whole.records - told.records):
@@ -274,7 +279,9 @@ class Answers:
             )
         return told, unless_told
 
-    def end(self, answer: Answer, audited: Audit, shards: Sequence[ShardRow], also: Iterable[Change]) -> TrialRow:
+    def end(
+        self, answer: Answer, audited: Audit | None, shards: Sequence[ShardRow], also: Iterable[Change]
+    ) -> TrialRow:
         """Close a trial with its last answer.
 
         Raises:
@@ -289,7 +296,7 @@ class Answers:
 
     def drop(self, name: str) -> None:
         """Let go of a trial's answer; a closed one's is in the database."""
-        for each in (self._seen, self._not_before, self._opened):
+        for each in (self._seen, self._looked, self._opened):
             each.pop(name, None)
 
     def course(self, name: str, after: int, series: Series) -> list[Point]:
@@ -314,7 +321,7 @@ class Answers:
 def _left_out(plan: Plan, late: int, what: str) -> str:
     """Why what came after the last answer is not in the final one."""
     return (
-        f"Left out at the close: about {many(about(late, rounded=True), what)}, which came after the effects were last "
+        f"Left out at the close: about {many(TOLD.devices(late), what)}, which came after the effects were last "
         f"shown. Fewer than a cohort ({plan.privacy.cohort:,}) had come since then, so the effects of that time are "
         "final. To avoid this, do not ask for effects shortly before the close."
     )

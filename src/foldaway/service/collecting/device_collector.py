@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -28,17 +29,22 @@ from foldaway.federated.messages import Enrolment, Kind, Moments, Received, Sent
 from foldaway.federated.modes import mode_of, site_mode_of
 from foldaway.federated.modes.share import Share
 from foldaway.federated.replies.published import Published
-from foldaway.keeping.cohort import Newcomers, least_to_publish, may_write, too_few_to_send
+from foldaway.keeping.cohort import Newcomers, least_to_publish, too_few_to_send
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
-from foldaway.service.database.device_table import Arrivals, DeviceTable, hashed
+from foldaway.service.collecting.pace import Pace, Waiting
+from foldaway.service.database.device_table import Arrivals, DeviceTable, Enrolled, Known, hashed
 from foldaway.service.database.shard_table import ShardRow
 from foldaway.service.database.store import Store
+from foldaway.service.database.tables import Change
+from foldaway.service.database.token_table import bringing
 
 Outcome = Received | FoldawayError
 """What became of a message: it was received, or refused."""
 
 Bodies = Sequence[bytes | bytearray]
+
+_NEW = Known(used=False, mark=None)
 
 _DURABLE, _WAITS = Received(repeated=True, durable=True), Received(repeated=True, durable=False)
 
@@ -49,18 +55,20 @@ class _Pending:
 
     Attributes:
         live: The durable share, and the messages folded since.
+        waiting: How long they wait to be stored.
         newcomers: How many there are.
         arrivals: The hashes of their numbers, and how many are reports.
     """
 
     live: Share
+    waiting: Waiting
     newcomers: Newcomers = field(default_factory=Newcomers)
     arrivals: Arrivals = field(default_factory=Arrivals)
 
     def copy(self) -> Self:
         """The same, to go back to."""
         arrivals = Arrivals(set(self.arrivals.used), set(self.arrivals.fresh), Counter(self.arrivals.reported))
-        return type(self)(self.live.copy(), self.newcomers, arrivals)
+        return type(self)(self.live.copy(), copy(self.waiting), self.newcomers, arrivals)
 
     def add(self, kind: Kind, number: bytes, arm: str) -> None:
         """A message of this number is to be folded."""
@@ -70,13 +78,15 @@ class _Pending:
             self.arrivals.used.add(number)
             self.arrivals.reported[arm] += 1
         self.newcomers += Newcomers(1, 1)
+        self.waiting.came(Newcomers(1, 1), self.newcomers)
 
 
 class DeviceCollector:
     """A federated trial's share on this server. Not for several threads at once: the server has one that folds."""
 
-    def __init__(self, store: Store, plan: Plan, shard: str) -> None:
+    def __init__(self, store: Store, plan: Plan, shard: str, pace: Pace | None = None) -> None:
         self._store = store
+        self._pace = pace or Pace()
         self._table = store.devices
         self._mode = mode_of(plan)
         self.plan = plan
@@ -91,7 +101,11 @@ class DeviceCollector:
         durable = Share.of(self.plan, row.state, self.published())
         # All at once, when nothing can fail any more: older tallies under a newer version would overwrite what is safe.
         self._version, self._durable = row.version, durable
-        self._pending = _Pending(durable.copy())
+        self._wait(durable)
+
+    def _wait(self, durable: Share) -> None:
+        """Begin to wait for the next cohort."""
+        self._pending = _Pending(durable.copy(), Waiting(self.plan.privacy, self._pace))
 
     def published(self) -> Published | None:
         """What was published when the trial began to close, if the mode publishes anything."""
@@ -106,7 +120,7 @@ class DeviceCollector:
         return self._pending.newcomers.records
 
     def receive(self, kind: Kind, bodies: Bodies) -> list[Outcome]:
-        """Take messages of one kind in, and say of each what became of it; commit if a cohort has come together.
+        """Take messages of one kind in, and say of each what became of it.
 
         Raises:
             Conflict: Another server has taken one of the same messages; what was pending here must come again.
@@ -118,7 +132,7 @@ class DeviceCollector:
         before = self._pending.copy()
         try:
             outcomes = self._take(kind, bodies)
-            self.commit_if_due()
+            self.commit_if_due(on_tick=False)
         except Conflict:
             raise  # with all that was pending
         except BaseException as error:
@@ -154,6 +168,10 @@ class DeviceCollector:
         values: list[Floats] = []
         for place, message in messages.items():
             outcome = self._answered(kind, numbers[place], stage, known)
+            if kind == "reports" and not known.get(numbers[place], _NEW).fits(
+                Enrolled.of(self.plan, message.number, message.arm)
+            ):
+                outcome = _other_arm()
             if outcome is None:
                 try:
                     values.append(mode.check(live, message, published))
@@ -166,9 +184,9 @@ class DeviceCollector:
         mode.fold(live, taken, values, published)
         return outcomes
 
-    def _answered(self, kind: Kind, number: bytes, stage: Stage, known: dict[bytes, bool]) -> Outcome | None:
+    def _answered(self, kind: Kind, number: bytes, stage: Stage, known: dict[bytes, Known]) -> Outcome | None:
         """What is to be said of a message from its number alone, if that is enough."""
-        if known.get(number):
+        if known.get(number, _NEW).used:
             return _DURABLE
         if any(number in numbers for numbers in (self._pending.arrivals.used, self._pending.arrivals.fresh)):
             return _WAITS
@@ -180,11 +198,12 @@ class DeviceCollector:
             return UnknownNumber("this number is not enrolled; enrol it first.")
         return None
 
-    def receive_site(self, number: bytes, data: bytes | bytearray) -> Received:
+    def receive_site(self, number: bytes, data: bytes | bytearray, token: str | None = None) -> Received:
         """Take a site's tallies in: at once durable, since they are of a cohort by themselves.
 
         Raises:
-            MessageError: They are not tallies of a cohort of units under this plan.
+            MessageError: They are not tallies of a cohort of units under this plan, or of more units than the token is
+                good for.
             TrialClosed: The trial takes no more reports.
         """
         with instead_of(PlanError, MessageError("this trial takes no tallies of sites: its plan has no `unit`.")):
@@ -202,7 +221,8 @@ class DeviceCollector:
             raise MessageError(f"the tallies of an arm are of fewer than {least}; they would say too much.")
         durable, live = self._durable.merge(site), self._pending.live.merge(site)
         try:
-            self._write(durable, Arrivals(fresh={key}, reported=units, enrolled=units), ("open",))
+            also = [] if token is None else [bringing(token, units.total())]
+            self._write(durable, Arrivals(fresh={key}, reported=units, enrolled=units), ("open",), also)
         except TrialClosed:
             if self._table.known(self.plan.name, [key]):
                 return _DURABLE  # another server has taken it, and moved on
@@ -210,17 +230,17 @@ class DeviceCollector:
         self._pending.live = live
         return Received(repeated=False, durable=True)
 
-    def commit_if_due(self) -> None:
-        """Make the live tallies durable, with the numbers of what is in them, if a cohort has come together."""
+    def commit_if_due(self, *, on_tick: bool = True) -> None:
+        """Make the live tallies durable, with the numbers of what is in them, if a cohort has waited long enough."""
         pending = self._pending
-        if not may_write(self.plan.privacy, pending.newcomers):
+        if not pending.waiting.is_over(pending.newcomers, on_tick=on_tick):
             return
         # Moments must be in what is published.
         stages: tuple[Stage, ...] = ("open",) if pending.arrivals.fresh else ("open", "replying")
         self._write(pending.live, pending.arrivals, stages)
-        self._pending = _Pending(self._durable.copy())
+        self._wait(self._durable)
 
-    def _write(self, share: Share, arrivals: Arrivals, stages: tuple[Stage, ...]) -> None:
+    def _write(self, share: Share, arrivals: Arrivals, stages: tuple[Stage, ...], also: Sequence[Change] = ()) -> None:
         try:
             self._version = self._table.commit(
                 self.plan,
@@ -230,6 +250,7 @@ class DeviceCollector:
                 state=share.dumps(),
                 arrivals=arrivals,
                 stages=stages,
+                also=also,
             )
         except Conflict:
             # Another server has taken some of the same messages: what is pending here will come again.
@@ -245,7 +266,10 @@ class DeviceCollector:
                 is not the one that it was built upon. It must come again.
         """
         taken = self._table.known(self.plan.name, self._pending.arrivals.used).values()
-        if any(taken) or sum(row.version for row in shards if row.shard == self.shard) != self._version:
+        if (
+            any(each.used for each in taken)
+            or sum(row.version for row in shards if row.shard == self.shard) != self._version
+        ):
             self._reload()
             raise Conflict("another server has taken the same messages, or written this one's share, in between.")
         return self._pending.live
@@ -281,7 +305,7 @@ def _enrol(table: DeviceTable, share: Share, bodies: Bodies) -> list[Outcome]:
     """Register the numbers of devices that join, and say of each what became of it."""
     plan = share.plan
     outcomes, messages = _read(bodies, Enrolment)
-    arms: dict[bytes, str] = {}
+    arms: dict[bytes, Enrolled] = {}
     places: dict[bytes, list[int]] = {}
     for place, message in messages.items():
         try:
@@ -289,23 +313,33 @@ def _enrol(table: DeviceTable, share: Share, bodies: Bodies) -> list[Outcome]:
         except MessageError as refused:
             outcomes[place] = refused.with_traceback(None)
             continue
-        number = hashed(plan, message.number)
+        number, enrolled = hashed(plan, message.number), Enrolled.of(plan, message.number, message.arm)
+        if arms.setdefault(number, enrolled) != enrolled:
+            outcomes[place] = _other_arm()
+            continue
         outcomes[place] = _DURABLE
         places.setdefault(number, []).append(place)
-        arms.setdefault(number, message.arm)
     try:
         try:
-            new = table.enrol(plan, arms)
+            known = table.enrol(plan, arms)
         except Conflict:  # another server has just registered one of them: it will be found now
-            new = table.enrol(plan, arms)
+            known = table.enrol(plan, arms)
     except TrialClosed as closed:
         for number in arms.keys() - table.known(plan.name, arms).keys():
             for place in places[number]:
                 outcomes[place] = closed
         return outcomes
-    for number in new:
-        outcomes[places[number][0]] = Received(repeated=False, durable=True)
+    for number, enrolled in arms.items():
+        if number not in known:
+            outcomes[places[number][0]] = Received(repeated=False, durable=True)
+        elif not known[number].fits(enrolled):
+            for place in places[number]:
+                outcomes[place] = _other_arm()
     return outcomes
+
+
+def _other_arm() -> MessageError:
+    return MessageError("the message names another arm than the one that its number was enrolled for.")
 
 
 def _too_late(plan: Plan) -> TrialClosed:

@@ -16,11 +16,12 @@ import msgspec
 
 from foldaway.auditing.audit import audit
 from foldaway.effects import Effects
-from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialClosed
+from foldaway.effects.door import OWN, TOLD
+from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialClosed, Unreleased
 from foldaway.federated.coordinator.closing import CloseRequest, Closing, Course, Situation, WaitOn, waits_on
 from foldaway.federated.messages import Coefficients, Kind, Received
 from foldaway.federated.modes import mode_of
-from foldaway.federated.modes.share import Devices, Share, about
+from foldaway.federated.modes.share import Devices, Share
 from foldaway.federated.replies.published import Published
 from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import Census, too_early
@@ -35,22 +36,27 @@ from foldaway.service.database.tables import Change
 
 
 class DeviceTrials:
-    """The federated trials, as one server collects them. Not for several threads at once."""
+    """The federated trials, as one server collects them. Not for several threads at once.
+
+    Attributes:
+        uncounted: Trials that are released with noise: how many messages they have is in no metric.
+    """
 
     def __init__(self, store: Store, shard: str, answers: Answers) -> None:
         self._store = store
         self._table = store.devices
         self._shard = shard
         self._answers = answers
+        self.uncounted = set[str]()
         self._trials: dict[str, DeviceCollector] = {}  # those of which something is in memory
 
     def receive(self, name: str, kind: Kind, bodies: Sequence[bytes | bytearray]) -> list[Outcome]:
         """Take messages in; see ``DeviceCollector.receive``."""
         return self.collector(self.plan(name)).receive(kind, bodies)
 
-    def receive_site(self, name: str, number: bytes, data: bytes | bytearray) -> Received:
+    def receive_site(self, name: str, number: bytes, data: bytes | bytearray, token: str | None = None) -> Received:
         """Take a site's tallies in."""
-        return self.collector(self.plan(name)).receive_site(number, data)
+        return self.collector(self.plan(name)).receive_site(number, data, token)
 
     def coefficients(self, name: str) -> Coefficients:
         """What a mode with replies has published.
@@ -96,11 +102,13 @@ class DeviceTrials:
         """The effects of all that is durable, not rounded, for whoever runs the trial."""
         seen = self._answerable(plan)
         whole, shards = self.whole(plan)
-        effects, _ = mode_of(plan).results(whole, seen.devices, None, rounded=False)
+        effects, _ = mode_of(plan).results(whole, seen.devices, None, OWN)
         return Answer.of(plan, effects, whole.trial.n, left_out(shards), Federated.of(plan, seen))
 
     def _answerable(self, plan: Plan) -> Situation:
         """Where a trial stands, if there can be effects."""
+        if plan.release is not None:
+            raise Unreleased()
         seen = self.look(plan)
         if seen.stage == "replying":
             waiting = "the last reports are being waited for; the effects come when the trial has ended."
@@ -173,8 +181,8 @@ class DeviceTrials:
         collector.leave_out_late_moments()
         published = collector.published()
         whole, shards = self.whole(plan, pending=True)
-        audited = audit(plan, whole.trial.tallies)
-        if plan.release is not None and whole.trial.n:
+        audited = audit(plan, whole.trial.tallies) if plan.release is None else None
+        if plan.release is not None:
             whole = whole.copy()
             whole.trial.release(everywhere=False)  # drawn once: what is told is stored in the transaction that closes
         # After the shards: if another server commits in between, their versions are no longer those, and all is done
@@ -188,7 +196,7 @@ class DeviceTrials:
             return step
         exact, integrity = None, None
         if step.why is None:
-            exact, integrity = mode.results(whole, seen.devices, published, rounded=False)
+            exact, integrity = mode.results(whole, seen.devices, published, OWN)
         also: list[Change] = [partial(write_arrivals, trial=plan.name, arrivals=collector.arrivals)]
         effects, records, late = None, whole.trial.n, 0
         if exact is not None:
@@ -199,7 +207,7 @@ class DeviceTrials:
                 records, late = told.records, sum(seen.devices.reported.values()) - told.behind
         note = None if step.why is None else f"{step.why}."
         federated = msgspec.structs.replace(Federated.of(plan, seen), stage="closed", integrity=integrity, note=note)
-        lost = left_out(shards) + about(late, rounded=True)
+        lost = None if plan.release is not None else left_out(shards) + TOLD.devices(late)
         answer = Answer.of(plan, effects, round_count(records), lost, federated, final=True)
         closed = self._answers.end(answer, audited, shards, also)
         self._trials.pop(plan.name, None)
@@ -215,21 +223,26 @@ class DeviceTrials:
                 faults.append(error)
         return faults
 
-    def tick(self) -> list[FoldawayError]:
-        """Commit what could not be committed before; let go of trials that were closed elsewhere."""
-        faults = []
-        for name, collector in list(self._trials.items()):
-            try:
-                seen = self.look(collector.plan)
-                if seen.stage == "closed":
-                    collector.leave_out_pending()
-                    del self._trials[name]
-                else:
-                    collector.leave_out_late_moments()
-                    collector.commit_if_due()
-            except FoldawayError as error:
-                faults.append(error)
-        return faults
+    @property
+    def names(self) -> list[str]:
+        """The trials of which something is in memory."""
+        return list(self._trials)
+
+    def tick(self, name: str) -> list[FoldawayError]:
+        """Commit what has waited long enough; let go of a trial that was closed elsewhere."""
+        collector = self._trials.get(name)
+        if collector is None:  # it was closed just now
+            return []
+        try:
+            if self.look(collector.plan).stage == "closed":
+                collector.leave_out_pending()
+                del self._trials[name]
+            else:
+                collector.leave_out_late_moments()
+                collector.commit_if_due()
+        except FoldawayError as error:
+            return [error]
+        return []
 
     def pending(self, name: str | None = None) -> int:
         """Messages of all trials, or of one, that wait for their cohort."""
@@ -268,7 +281,9 @@ class DeviceTrials:
     def collector(self, plan: Plan) -> DeviceCollector:
         """This server's share of a trial."""
         if plan.name not in self._trials:
-            self._trials[plan.name] = DeviceCollector(self._store, plan, self._shard)
+            self._trials[plan.name] = DeviceCollector(self._store, plan, self._shard, self._answers.pace)
+            if plan.release is not None:
+                self.uncounted.add(plan.name)
         return self._trials[plan.name]
 
 

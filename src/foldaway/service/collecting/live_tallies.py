@@ -9,8 +9,8 @@ from __future__ import annotations
 from copy import copy
 from typing import Any, Self
 
-from foldaway.inference.fixing import is_rich
 from foldaway.keeping.cohort import Newcomers
+from foldaway.service.collecting.pace import Pace, Waiting
 from foldaway.trial import Trial
 
 
@@ -20,23 +20,27 @@ class LiveTallies:
     Attributes:
         trial: What is durable with what is pending.
         version: The version in the database that it is built upon.
+        waiting: How long what is pending waits to be stored.
     """
 
-    def __init__(self, durable: Trial, nothing: Trial, version: int) -> None:
+    def __init__(self, durable: Trial, nothing: Trial, version: int, pace: Pace | None = None) -> None:
         self._nothing = nothing
+        self._pace = pace or Pace()
         self.trial = durable
         self.wrote(version)
 
     def wrote(self, version: int) -> None:
         """Nothing is pending any more. This cannot fail, since what was pending is durable, or given up."""
         self.version = version
-        self.trial.newcomers = Newcomers()
-        self._pending = self._nothing.copy() if is_rich(self.trial.tallies) else None
+        self.trial.written()
+        self.waiting = Waiting(self.trial.plan.privacy, self._pace)
+        self._pending = self._nothing.copy() if self.trial.unfixed else None
 
     def copy(self) -> Self:
         """The same, to go back to."""
         found = copy(self)
         found.trial, found._pending = self.trial.copy(), None if self._pending is None else self._pending.copy()
+        found.waiting = copy(self.waiting)
         return found
 
     @property
@@ -49,15 +53,21 @@ class LiveTallies:
         """Records that are durable."""
         return self.trial.n - self.pending
 
-    def fold(self, records: Any, unreadable: int = 0) -> int:
-        """Fold records; how many were good.
+    def fold(self, records: Any, unreadable: int = 0, *, several: bool = False) -> int:
+        """Fold the records of a batch, or of several; how many were good.
 
         Raises:
             RecordError: They are refused; nothing was folded.
         """
-        before = self.trial.n
-        # Numbers may come as text: one bad cell makes text of its column, and `foldaway send` is judged as `run` is.
-        self.trial.fold(records, text=True, unreadable=unreadable)
+        before, pending = self.trial.n, self.trial.newcomers
+        self.trial.newcomers = Newcomers()
+        try:
+            # Numbers may come as text: one bad cell makes text of its column, and `foldaway send` is judged as `run`.
+            self.trial.fold(records, text=True, unreadable=unreadable)
+        finally:
+            own = self.trial.newcomers
+            self.trial.newcomers = (pending + own).within(self.trial.plan.privacy)
+        self.waiting.came(Newcomers() if several else own, self.trial.newcomers)
         if self._pending is not None:  # the first has refused what this would
             self._pending.fold(records, text=True, unreadable=unreadable)
         return self.trial.n - before
@@ -70,6 +80,7 @@ class LiveTallies:
         assert self._pending is not None  # only of moments can another server make sums
         self.version, self.trial, self._pending = version, durable.merge(self._pending), None
 
-    def dumps(self) -> bytes:
-        """The tallies as they are stored; of moments, with rare levels pooled, which may become common here."""
-        return self.trial.exchanged() if is_rich(self.trial.tallies) else self.trial.copy().dumps()
+    @property
+    def unfixed(self) -> bool:
+        """Whether these are moments, of which another server may make sums."""
+        return self.trial.unfixed

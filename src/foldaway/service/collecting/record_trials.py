@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -10,49 +9,55 @@ from typing import NamedTuple
 
 from foldaway.auditing.audit import audit
 from foldaway.effects import Effects
-from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialClosed, many
+from foldaway.effects.door import TOLD
+from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialClosed, Unreleased, many
 from foldaway.federated.coordinator.closing import would_be_without_effects
 from foldaway.forgetting.decoys import Decoys
 from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import too_early
 from foldaway.plan import Plan
 from foldaway.service.collecting.answers import Answer, Answers, Candidate, Told
-from foldaway.service.collecting.collector import SMALL, Arrival, Collector, Receipt
-from foldaway.service.collecting.numbers import Numbers
+from foldaway.service.collecting.collector import SMALL, Arrival, Claim, Collector, Receipt
+from foldaway.service.collecting.numbers import Numbers, Producers
 from foldaway.service.collecting.shard import GivenUp, merged
 from foldaway.service.database.outages import again_after
+from foldaway.service.database.seals import Superseded
 from foldaway.service.database.shard_table import ShardRow, left_out, versions, write_sequences
 from foldaway.service.database.store import Store
 from foldaway.service.database.trial_table import TrialRow
 from foldaway.sources.formats.body import JSON, NDJSON, Decoded, Limits, decode, decode_together, wipe
 from foldaway.trial import Trial, quiet_effects
-from foldaway.trial.units import census_of
 
 _SMALL_BODY = 2**12
 
 
 class Sent(NamedTuple):
-    """What was said about a body: how it is written, and its numbers, if it has any."""
+    """What was said about a body: how it is written, and its numbers, if it has any, under which token."""
 
     media_type: str
     encoding: str | None = None
     numbers: Numbers | None = None
+    token: str | None = None
 
 
 class RecordTrials:
     """The trials that take records, as one server collects them. Not for several threads at once.
 
     Attributes:
-        forgotten: When this server last wiped a batch of a trial that it had folded, in seconds since 1970.
+        uncounted: Trials that are released with noise: how many records they have is in no metric.
+        forgotten: When this server last stored tallies of a trial, whose batches it had wiped by then, in seconds since
+            1970.
     """
 
-    def __init__(self, store: Store, shard: str, limits: Limits, answers: Answers) -> None:
+    def __init__(self, store: Store, shard: str, limits: Limits, answers: Answers, producers: Producers) -> None:
         self._store = store
+        self._producers = producers
         self._shard = shard
         self._limits = limits
         self._collectors: dict[str, Collector] = {}
         self._decoys = Decoys()
         self._answers = answers
+        self.uncounted = set[str]()
         self.forgotten: dict[str, float] = {}
 
     def receive(self, name: str, lot: Sequence[tuple[bytearray, Sent]]) -> list[Receipt | FoldawayError]:
@@ -74,7 +79,7 @@ class RecordTrials:
                     outcomes[i] = error
             order = sorted(decoded)  # that in which they came, or the second of a producer's might be first
             if order:
-                arrivals = [Arrival(decoded[i], lot[i][1].numbers) for i in order]
+                arrivals = [Arrival(decoded[i], lot[i][1].numbers, self._claim(name, lot[i][1])) for i in order]
                 outcomes.update(zip(order, collector.receive(arrivals), strict=True))
         finally:
             if decoded:  # they may have been folded as one
@@ -83,8 +88,19 @@ class RecordTrials:
                 batch.wipe()
             for body, _ in lot:
                 wipe(body)
-        self.forgotten[name] = time.time()
+        self._note_stored(name, collector)
         return [outcomes[i] for i in range(len(lot))]
+
+    def _claim(self, name: str, sent: Sent) -> Claim | None:
+        """What makes a producer's name its token's, once a batch of it is good."""
+        if sent.numbers is None or sent.token is None:
+            return None
+        whose = (name, sent.numbers.producer, sent.token)
+        return None if self._producers.known(*whose) else partial(self._producers.claim, *whose)
+
+    def _note_stored(self, name: str, collector: Collector) -> None:
+        if collector.shard.stored is not None:
+            self.forgotten[name] = collector.shard.stored
 
     def fold_decoys(self) -> None:
         """Overwrite what the last batches have left in the linear algebra's working memory."""
@@ -102,12 +118,13 @@ class RecordTrials:
             raise too_early(plan.privacy)
         return Answer.of(plan, told.effects, round_count(told.records), left_out(shards))
 
-    def _told(self, plan: Plan, shards: Sequence[ShardRow], *, at_leisure: bool = False) -> Told | None:
-        seen = versions(shards)
-        return self._answers.current(plan, seen, lambda: _candidate(merged(plan, shards)), at_leisure=at_leisure)
+    def _told(self, plan: Plan, shards: Sequence[ShardRow], *, on_tick: bool = False) -> Told | None:
+        return self._answers.current(plan, versions(shards), lambda: _candidate(merged(plan, shards)), on_tick=on_tick)
 
     def exactly(self, plan: Plan) -> Answer:
         """The effects of all that is durable, not rounded, for whoever runs the trial."""
+        if plan.release is not None:
+            raise Unreleased()
         shards = self._store.shards.all(plan.name)
         trial = merged(plan, shards)
         if not trial.n:
@@ -131,19 +148,22 @@ class RecordTrials:
         row = self._store.trial(name)
         if row.final is not None:  # once more: the key may have outlived a crash
             return self._store.close_trial(name, row.final), None
-        shard, shards = self.collector(name).shard, self._store.shards.all(name)
+        try:
+            shard, shards = self.collector(name).shard, self._store.shards.all(name)
+        except Superseded:
+            if not without_effects:
+                raise
+            return self._close_lost(Plan.loads(row.plan)), None
         plan, whole = shard.plan, shard.whole(shards)
-        candidate = _candidate(whole)  # before a release, while units can still be counted
-        audited = audit(plan, whole.tallies)
-        if plan.release is not None and whole.n:
+        audited = audit(plan, whole.tallies) if plan.release is None else None
+        if plan.release is not None:  # however few have come, since a refusal would depend on exact counts
             whole.release(everywhere=False)  # drawn once: what is told is stored in the transaction that closes
-        told, unless_told = self._answers.final(plan, candidate)
+        told, unless_told = self._answers.final(plan, _candidate(whole))
         if told is None and not without_effects:
             raise would_be_without_effects(name, str(too_early(plan.privacy)).rstrip("."))
         effects = None if told is None else told.effects
-        # A release tells no exact count: what is left of the whole is noisy.
-        counted = whole.n if told is None or plan.release is not None else told.records
-        lost = round_count(left_out(shards) + whole.n - counted)
+        counted = whole.n if told is None else told.records
+        lost = None if plan.release is not None else round_count(left_out(shards) + whole.n - counted)
         answer = Answer.of(plan, effects, round_count(counted), lost, final=True)
         moved = partial(write_sequences, trial=name, sequences=dict(shard.sequences.moves))
         closed = self._answers.end(answer, audited, shards, [moved, unless_told])
@@ -151,22 +171,36 @@ class RecordTrials:
         ours = closed.final == answer.dumps()  # another server may have been faster
         return closed, quiet_effects(whole) if whole.n and ours else None
 
-    def tick(self) -> list[FoldawayError]:
-        """Commit what could not be committed before, and tell what is due; let go of trials closed elsewhere."""
-        faults = []
-        for name, collector in list(self._collectors.items()):
-            try:
-                if self._store.trial(name).status != "open":
-                    collector.shard.leave_out_pending()  # what no cohort came together for
-                    del self._collectors[name]
-                    self._answers.drop(name)
-                else:
-                    collector.shard.commit_if_due()
-                    with suppress(TooEarly):
-                        self._told(collector.shard.plan, self._store.shards.all(name), at_leisure=True)
-            except FoldawayError as error:
-                faults.append(error)
-        return faults
+    def _close_lost(self, plan: Plan) -> TrialRow:
+        """End a trial whose tallies nobody can open any more: all of its records are left out."""
+        shards = self._store.shards.counts(plan.name)
+        lost = round_count(left_out(shards) + sum(shard.n for shard in shards))
+        answer = Answer.of(plan, None, 0, lost, final=True)
+        return self._answers.end(answer, audit(plan, Trial(plan).tallies), shards, [])
+
+    @property
+    def names(self) -> list[str]:
+        """The trials of which something is in memory."""
+        return list(self._collectors)
+
+    def tick(self, name: str) -> list[FoldawayError]:
+        """Commit what has waited long enough, and tell what is due; let go of a trial closed elsewhere."""
+        collector = self._collectors.get(name)
+        if collector is None:  # it was closed just now
+            return []
+        try:
+            if self._store.trial(name).status != "open":
+                collector.shard.leave_out_pending()  # what no cohort came together for
+                del self._collectors[name]
+                self._answers.drop(name)
+            else:
+                collector.shard.commit_if_due()
+                self._note_stored(name, collector)
+                with suppress(TooEarly):
+                    self._told(collector.shard.plan, self._store.shards.all(name), on_tick=True)
+        except FoldawayError as error:
+            return [error]
+        return []
 
     def stop(self) -> list[GivenUp]:
         """Commit what the cohort allows; the rest is given up here, and still with its producers if it has a number."""
@@ -189,7 +223,9 @@ class RecordTrials:
         if name not in self._collectors:
             if Plan.loads(self._store.trial(name).plan).federated is not None:
                 raise IngestError(409, "the records of this trial stay on its devices, which send reports instead.")
-            self._collectors[name] = Collector(self._store, name, self._shard)
+            collector = self._collectors[name] = Collector(self._store, name, self._shard, self._answers.pace)
+            if collector.shard.plan.release is not None:
+                self.uncounted.add(name)
         return self._collectors[name]
 
 
@@ -198,4 +234,4 @@ def _is_small(body: bytearray, sent: Sent) -> bool:
 
 
 def _candidate(trial: Trial) -> Candidate:
-    return Candidate(trial.n, census_of(trial.plan, trial.tallies), partial(quiet_effects, trial, rounded=True))
+    return Candidate(trial.n, trial.tallies.census(), partial(quiet_effects, trial, TOLD))

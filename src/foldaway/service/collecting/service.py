@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import secrets
+from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
 import msgspec
 
 from foldaway.effects import outlook
-from foldaway.effects.released import coarse
-from foldaway.errors import EstimateError, IngestError, TooEarly
+from foldaway.errors import EstimateError, FoldawayError, IngestError, TooEarly
 from foldaway.evidence.certificate import issue
 from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.inference.rounding import round_count
@@ -17,8 +20,10 @@ from foldaway.plan import Plan
 from foldaway.report.page.kept import planned
 from foldaway.report.page.page import effects_page
 from foldaway.service.collecting.answers import Answer, Answers, Federated, History, Series
+from foldaway.service.collecting.board import Board
 from foldaway.service.collecting.device_trials import DeviceTrials
 from foldaway.service.collecting.numbers import Producers
+from foldaway.service.collecting.pace import Pace
 from foldaway.service.collecting.record_trials import RecordTrials
 from foldaway.service.collecting.shard import GivenUp
 from foldaway.service.database.shard_table import left_out
@@ -46,14 +51,15 @@ class Created(msgspec.Struct, frozen=True):
 class TrialStatus(msgspec.Struct, frozen=True):
     """How a trial stands, for those who may read its effects: those who send to it learn no counts.
 
+    Of a plan with a `release`, ``records`` are null until the close, ``left_out`` and ``forgotten`` always: nothing
+    that is told may depend on exact counts.
+
     Attributes:
-        records: Durable records, of all servers, rounded.
-        pending: Whether there are records that this server has folded but not yet made durable. They are fewer than a
-            cohort; how many is not told, since two answers would then differ by single records.
+        records: Durable records, of all servers, rounded; of a release, with its noise.
         left_out: Records given up at the close because no cohort came together for them; messages, where records stay
             on devices.
-        forgotten: The hour in which this server last wiped a batch that it had folded: its beginning, in seconds since
-            1970; null if none has come since it started. A finer time would be that of a single record.
+        forgotten: The hour in which this server last stored tallies, whose batches it had wiped by then: its beginning,
+            in seconds since 1970; null if it has stored none since it started.
         federated: Of a trial whose records stay on devices, who takes part in it.
         exact_answers: How often an admin has asked for exact numbers.
         ledger_head: The hash that stands for the trial's ledger so far.
@@ -62,10 +68,9 @@ class TrialStatus(msgspec.Struct, frozen=True):
     name: str
     fingerprint: str
     status: str
-    records: int
-    pending: bool
+    records: int | None
     cohort: int
-    left_out: int
+    left_out: int | None
     created: float
     closed: float | None
     forgotten: float | None
@@ -98,20 +103,27 @@ class Ahead(msgspec.Struct, frozen=True):
     rows: list[outlook.Ahead]
 
 
+Told = TypeVar("Told", Answer, TrialStatus)
+
+
 class Service:
     """The trials of one database, as this server collects them.
 
     Its methods block and are not for several threads at once; the server has one thread for them.
     """
 
-    def __init__(self, store: Store, shard: str, limits: Limits) -> None:
+    def __init__(self, store: Store, shard: str, limits: Limits, pace: Pace | None = None) -> None:
         self.store = store
         self.shard = shard
         self.limits = limits
         self.producers = Producers(store.shards)
-        self.answers = Answers(store)
-        self.records = RecordTrials(store, shard, limits, self.answers)
+        self.pace = pace or Pace()
+        self.answers = Answers(store, self.pace)
+        self.records = RecordTrials(store, shard, limits, self.answers, self.producers)
         self.devices = DeviceTrials(store, shard, self.answers)
+        self._board = Board(self.pace)
+        self._ticked: int | None = None
+        self._due: deque[Callable[[], list[FoldawayError]]] = deque()
 
     def create(self, text: str) -> Created:
         """Register a plan. The same plan again gives new tokens; another plan of that name is refused.
@@ -149,31 +161,44 @@ class Service:
         kept = planned(Plan.loads(row.plan))
         return issue(self.store.ledger.signer(), row.plan, None if effects == "null" else effects, ledger, kept).dumps()
 
-    def statuses(self, of: str | None = None) -> list[TrialStatus]:
-        """All trials, or the one of this name."""
-        rows = self.store.trials() if of is None else [self.store.trial(of)]
-        return [self._status(row) for row in rows]
+    def statuses(self) -> list[TrialStatus]:
+        """All trials, for an administrator."""
+        return [self._status(row) for row in self.store.trials()]
 
-    def status(self, name: str) -> TrialStatus:
-        """One trial."""
-        return self._status(self.store.trial(name))
+    def status(self, name: str, *, reader: bool = False) -> TrialStatus:
+        """One trial, as it stands now or as a reader sees it."""
+        row = self.store.trial(name)
+        now = self._status(row)
+        if not reader:
+            return now
+        stage = None if now.federated is None else now.federated.stage
+        shown: TrialStatus = self._board.shown(name, (row.status, row.exact_answers, stage), now)
+        return self._for_reader(shown, row)
+
+    def _for_reader(self, answer: Told, row: TrialRow) -> Told:
+        if answer.federated is None:
+            return answer
+        devices = self._board.devices(row.name, answer.federated, Plan.loads(row.plan).privacy.cohort)
+        return msgspec.structs.replace(answer, federated=devices)
 
     def _status(self, row: TrialRow) -> TrialStatus:
         plan = Plan.loads(row.plan)
-        shards = self.store.shards.all(row.name)
+        shards = self.store.shards.counts(row.name)
         federated = plan.federated is not None
-        waiting = (self.devices if federated else self.records).pending(row.name)
-        records = (round_count if plan.release is None else coarse)(sum(shard.n for shard in shards))
-        given_up, wiped = round_count(left_out(shards)), self.records.forgotten.get(row.name)
+        records: int | None = round_count(sum(shard.n for shard in shards))
+        given_up: int | None = round_count(left_out(shards))
+        wiped = self.records.forgotten.get(row.name)
+        if plan.release is not None:
+            records = given_up = wiped = None
         if row.final is not None:  # as the final effects say, and what other servers have given up since
             final = msgspec.json.decode(row.final, type=Answer)
-            records, given_up = final.records, max(final.left_out, given_up)
+            records = final.records
+            given_up = None if given_up is None else max(final.left_out or 0, given_up)
         return TrialStatus(
             row.name,
             row.fingerprint,
             row.status,
             records,
-            row.status == "open" and waiting > 0,
             plan.privacy.cohort,
             given_up,
             row.created,
@@ -184,13 +209,15 @@ class Service:
             self.store.ledger.head(row.name),
         )
 
-    def effects(self, name: str, *, exact: bool = False) -> Answer:
+    def effects(self, name: str, *, exact: bool = False, reader: bool = False) -> Answer:
         """What is told of a trial; exact numbers if they are wanted, and it is counted that somebody asked.
 
         Raises:
             IngestError: Exact numbers of a closed trial are gone.
         """
         row = self.store.trial(name)
+        if reader:
+            return self._for_reader(self.effects(name), row)
         if row.final is not None:
             final = Answer.last_word(row.final)
             if exact and (effects := final.opened()) is not None and effects.rounded:
@@ -262,8 +289,10 @@ class Service:
             exact = self.devices.close(plan, wanted)
             row = self.store.trial(name)
             if row.final is None:
-                shards = self.store.shards.all(name)
-                return Answer.of(plan, None, sum(shard.n for shard in shards), left_out(shards), self.devices.who(plan))
+                shards = self.store.shards.counts(name)
+                told = plan.release is None
+                records, lost = (sum(shard.n for shard in shards), left_out(shards)) if told else (None, None)
+                return Answer.of(plan, None, records, lost, self.devices.who(plan))
         elif wanted.waits:
             raise IngestError(409, "a deadline or a share is for trials whose records stay on devices.")
         else:
@@ -277,21 +306,34 @@ class Service:
         effects = msgspec.Raw(replace(exact, final=True).to_json().encode())
         return msgspec.structs.replace(answer, effects=effects, records=sum(exact.counts.values()))
 
-    def tick(self) -> None:
-        """Now and then: commit what could not be committed before, tell what is due, notice trials closed elsewhere.
+    def tick(self) -> bool:
+        """Often: on a new tick, store what has waited and tell what is due; notice what is to be closed, or was.
+
+        A call looks at one trial, so that batches have their turn before the next; without ticks, at all of them.
+
+        Returns:
+            Whether there are more to be looked at.
 
         Raises:
             FoldawayError: The first that went wrong; the other trials had their turn all the same.
         """
-        faults = self.records.tick() + self.devices.close_due() + self.devices.tick()
+        faults = self.devices.close_due()
+        if not self._due and (tick := self.pace.tick()) != self._ticked:
+            self._due.extend(
+                partial(trials.tick, name) for trials in (self.records, self.devices) for name in trials.names
+            )
+            self._ticked = tick
+        while self._due:
+            if late := self._due.popleft()():
+                faults, self._ticked = late + faults, None  # once more in a second
+            if not self.pace.at_once:
+                break
         if faults:
             raise faults[0]
+        return bool(self._due)
 
     def stop(self) -> list[GivenUp]:
         """Commit what the cohort allows; the records that are given up. Devices hold what is not durable themselves."""
-        self.devices.tick()
+        for name in self.devices.names:
+            self.devices.tick(name)
         return self.records.stop()
-
-    def pending(self) -> bool:
-        """Whether records or messages of any trial wait for their cohort."""
-        return self.records.pending() + self.devices.pending() > 0

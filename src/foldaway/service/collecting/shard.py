@@ -7,6 +7,7 @@ sums, with coefficients that are fixed together, once there are records enough.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from copy import copy
 from functools import partial
@@ -17,11 +18,11 @@ import numpy as np
 
 from foldaway.errors import Conflict, FoldawayError
 from foldaway.inference.adjusting import LEAST_PER_COLUMN
-from foldaway.inference.fixing import fixed, is_rich, start_of
-from foldaway.keeping.cohort import may_write
+from foldaway.inference.fixing import start_of
 from foldaway.plan import Plan
 from foldaway.service.collecting.live_tallies import LiveTallies
 from foldaway.service.collecting.numbers import Sequences
+from foldaway.service.collecting.pace import Pace
 from foldaway.service.database.shard_table import ShardRow
 from foldaway.service.database.store import Store
 from foldaway.trial import Trial
@@ -56,11 +57,14 @@ class Shard:
     Attributes:
         live: The tallies: what the database holds of this shard, and the batches folded since.
         sequences: The numbers of these batches.
+        stored: When this server last stored the tallies, in seconds since 1970.
     """
 
-    def __init__(self, store: Store, trial: str, name: str) -> None:
+    def __init__(self, store: Store, trial: str, name: str, pace: Pace | None = None) -> None:
         self._store = store
         self._name = name
+        self._pace = pace or Pace()
+        self.stored: float | None = None
         self._given_up: list[GivenUp] = []
         self.plan = Plan.loads(store.trial(trial).plan)
         self._reload()
@@ -68,7 +72,7 @@ class Shard:
     def _reload(self) -> None:
         """Start from what is durable."""
         row = self._row()
-        live = LiveTallies(self._trial(row.state), self._trial(None), row.version)
+        live = LiveTallies(self._trial(row.state), self._trial(None), row.version, self._pace)
         # All at once, when nothing can fail any more: older tallies under a newer version would overwrite what is safe.
         self.live, self.sequences = live, Sequences(self._store.shards, self.plan.name)
 
@@ -102,9 +106,9 @@ class Shard:
         found, self._given_up = self._given_up, []
         return found
 
-    def commit_if_due(self) -> None:
-        """Commit if a cohort has come together."""
-        if may_write(self.plan.privacy, self.live.trial.newcomers):
+    def commit_if_due(self, *, on_tick: bool = True) -> None:
+        """Commit if a cohort has come together, and has waited long enough."""
+        if self.live.waiting.is_over(self.live.trial.newcomers, on_tick=on_tick):
             self.commit()
 
     def commit(self) -> None:
@@ -121,6 +125,7 @@ class Shard:
             self.give_up()
             raise
         self.live.wrote(version)
+        self.stored = time.time()
         self.sequences = Sequences(self._store.shards, self.plan.name)
 
     def _write(self) -> int:
@@ -129,7 +134,7 @@ class Shard:
             self._name,
             version=self.live.version,
             n=self.live.trial.n,
-            state=self.live.dumps(),  # encrypted there, and rich only until there are records enough
+            state=self.live.trial.stored(),  # encrypted there, and rich only until there are records enough
             sequences=self.sequences.moves,
         )
 
@@ -140,10 +145,10 @@ class Shard:
         to fail has more records.
         """
         row = self._row()
-        if not is_rich(self.live.trial.tallies) or (row.version, row.n) != (self.live.version + 1, self.live.durable):
+        if not self.live.unfixed or (row.version, row.n) != (self.live.version + 1, self.live.durable):
             return False
         durable = self._trial(row.state)
-        if is_rich(durable.tallies):
+        if durable.unfixed:
             return False
         self.live.map_onto(durable, row.version)
         return True
@@ -153,11 +158,11 @@ class Shard:
 
         A plan with very many columns needs more than `FIXED_AT`.
         """
-        if not is_rich(self.live.trial.tallies) or self.live.pending:
+        if not self.live.unfixed or self.live.pending:
             return
         try:
-            records = sum(row.n for row in self._store.shards.all(self.plan.name))
-            if records >= max(FIXED_AT, LEAST_PER_COLUMN * len(self.plan.regressors)):
+            records = sum(row.n for row in self._store.shards.counts(self.plan.name))
+            if records >= max(FIXED_AT, LEAST_PER_COLUMN * len(self.plan.predictors)):
                 self._store.shards.rewrite(self.plan.name, partial(_fixed, self.plan))
                 self._reload()
         except (FoldawayError, np.linalg.LinAlgError):
@@ -187,12 +192,12 @@ class Shard:
 
 def _fixed(plan: Plan, shards: Sequence[ShardRow]) -> dict[str, bytes]:
     """The states of shards that hold moments, as sums: with the coefficients that others have, or all together give."""
-    start = start_of(plan, merged(plan, shards).tallies)
+    start = start_of(merged(plan, shards).tallies)
     states = {}
     for row in shards:
         trial = None if row.state is None else Trial.loads(row.state, plan)
-        if trial is not None and is_rich(trial.tallies):
-            trial.tallies = fixed(plan, trial.tallies, start)
+        if trial is not None and trial.unfixed:
+            trial.fix(start)
             states[row.shard] = trial.exchanged()
     return states
 

@@ -1,7 +1,8 @@
 """The tables of federated trials: who has joined, which numbers are used, what was published.
 
 A number is 16 random bytes that a device has made. What is stored is its hash, in a row that holds nothing else but
-whether it is used: no arm, no time, no content. It becomes used in the transaction that makes its content durable.
+whether it is used, and a hash of it with its arm: no time, no content, and no arm for those who do not have the number.
+It becomes used in the transaction that makes its content durable.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from typing import NamedTuple, Self
 
 import sqlalchemy as sa
 
@@ -19,9 +21,9 @@ from foldaway.federated.coordinator.closing import Closing, Situation
 from foldaway.federated.messages import Stage
 from foldaway.federated.modes.share import Devices
 from foldaway.plan import Plan
-from foldaway.service.database.seals import SealedTable, context
+from foldaway.service.database.seals import SealedTable
 from foldaway.service.database.shard_table import read_versions, write_shard
-from foldaway.service.database.tables import CLOSINGS, DEVICES, NUMBERS, TRIALS, insert_new, parts
+from foldaway.service.database.tables import CLOSINGS, DEVICES, NUMBERS, TRIALS, Change, insert_new, parts
 from foldaway.service.database.trial_table import read_trial
 
 
@@ -47,6 +49,30 @@ def hashed(plan: Plan, number: bytes) -> bytes:
     return blake2b(number, digest_size=16, key=bytes.fromhex(plan.fingerprint), person=b"foldaway-number").digest()
 
 
+class Enrolled(NamedTuple):
+    """An arm that a device joins, and its mark, which is stored."""
+
+    arm: str
+    mark: bytes
+
+    @classmethod
+    def of(cls, plan: Plan, number: bytes, arm: str) -> Self:
+        """Of a device's number."""
+        key = bytes.fromhex(plan.fingerprint)
+        return cls(arm, blake2b(number + arm.encode(), digest_size=16, key=key, person=b"foldaway-arm").digest())
+
+
+class Known(NamedTuple):
+    """What is known of a number: whether it is used, and the mark of its arm, if it was enrolled for one."""
+
+    used: bool
+    mark: bytes | None
+
+    def fits(self, enrolled: Enrolled) -> bool:
+        """Whether it may be used for this arm."""
+        return self.mark in (None, enrolled.mark)
+
+
 class DeviceTable(SealedTable):
     """The devices of a database's federated trials."""
 
@@ -55,23 +81,23 @@ class DeviceTable(SealedTable):
         with self._engine.begin() as connection:
             return _situation(connection, plan)
 
-    def known(self, name: str, numbers: Iterable[bytes]) -> dict[bytes, bool]:
-        """Those of the numbers that are known, and whether they are used."""
+    def known(self, name: str, numbers: Iterable[bytes]) -> dict[bytes, Known]:
+        """Those of the numbers that are known."""
         with self._engine.begin() as connection:
             return _known(connection, name, numbers)
 
-    def look(self, plan: Plan, numbers: Iterable[bytes]) -> tuple[Stage, dict[bytes, bool]]:
+    def look(self, plan: Plan, numbers: Iterable[bytes]) -> tuple[Stage, dict[bytes, Known]]:
         """The trial's stage, and those of the numbers that are known."""
         with self._engine.begin() as connection:
             # The stage first: what was durable when the trial moved on is then found among the numbers.
             stage = _situation(connection, plan).stage
             return stage, _known(connection, plan.name, numbers)
 
-    def enrol(self, plan: Plan, arms: Mapping[bytes, str]) -> set[bytes]:
+    def enrol(self, plan: Plan, numbers: Mapping[bytes, Enrolled]) -> dict[bytes, Known]:
         """Register numbers, each with the arm that gains a device.
 
         Returns:
-            Those that were new.
+            Those that were known already.
 
         Raises:
             TrialClosed: The trial takes no more devices.
@@ -80,15 +106,25 @@ class DeviceTable(SealedTable):
         with self._writing.begin() as connection:
             if _situation(connection, plan, lock=True).stage != "open":
                 raise TrialClosed(f"the trial {plan.name} is closed and takes no more devices.")
-            new = arms.keys() - _known(connection, plan.name, arms).keys()
-            _insert(connection, plan.name, new, used=False)
-            _count(connection, plan.name, Counter(arms[number] for number in new), Counter())
-        return new
+            known = _known(connection, plan.name, numbers)
+            new = {number: enrolled for number, enrolled in numbers.items() if number not in known}
+            _insert(connection, plan.name, {number: enrolled.mark for number, enrolled in new.items()}, used=False)
+            _count(connection, plan.name, Counter(enrolled.arm for enrolled in new.values()), Counter())
+        return known
 
     def commit(
-        self, plan: Plan, shard: str, *, version: int, n: int, state: bytes, arrivals: Arrivals, stages: Iterable[Stage]
+        self,
+        plan: Plan,
+        shard: str,
+        *,
+        version: int,
+        n: int,
+        state: bytes,
+        arrivals: Arrivals,
+        stages: Iterable[Stage],
+        also: Iterable[Change] = (),
     ) -> int:
-        """Make a share durable together with the numbers of the messages in it: both, or neither.
+        """Make a share durable together with the numbers of the messages in it, and what else there is: all or nothing.
 
         Returns:
             The new version.
@@ -97,12 +133,13 @@ class DeviceTable(SealedTable):
             TrialClosed: The trial is no longer in one of these stages.
             Conflict: Another server has taken one of the messages; nothing was changed.
         """
-        with self._writing.begin() as connection:
-            vault = self._seals.sealing(connection, "trials")
+        with self._seals.sealing(self._engine, "trials") as (connection, sealing):
             if _situation(connection, plan, lock=True).stage not in stages:
                 raise TrialClosed(f"the trial {plan.name} is closed and takes no more of these messages.")
             write_arrivals(connection, plan.name, arrivals)
-            write_shard(connection, vault, plan.name, shard, version=version, n=n, state=state)
+            for each in also:
+                each(connection)
+            write_shard(connection, sealing, plan.name, shard, version=version, n=n, state=state)
         return version + 1
 
     def begin_closing(self, plan: Plan, closing: Closing, published: bytes | None, versions: Mapping[str, int]) -> None:
@@ -111,14 +148,13 @@ class DeviceTable(SealedTable):
         Raises:
             Conflict: A server has committed since the shards of these versions: compute what is published again.
         """
-        with self._writing.begin() as connection:
-            vault = self._seals.sealing(connection, "trials")
+        with self._seals.sealing(self._engine, "trials") as (connection, sealing):
             read_trial(connection, plan.name, lock="update")
             if _situation(connection, plan).stage != "open":
                 return
             if read_versions(connection, plan.name) != dict(versions):
                 raise Conflict(f"reports have come in while {plan.name} was being closed; close it once more.")
-            sealed = None if published is None else vault.encrypt(published, context(CLOSINGS.c.published, plan.name))
+            sealed = None if published is None else sealing.seal(published, CLOSINGS.c.published, plan.name)
             connection.execute(CLOSINGS.insert().values(trial=plan.name, published=sealed, **closing._asdict()))
 
     def change_closing(self, name: str, closing: Closing) -> None:
@@ -151,11 +187,12 @@ def _situation(connection: sa.Connection, plan: Plan, *, lock: bool = False) -> 
     return Situation(stage, None if closing is None else Closing(*closing), devices, Counter(), time.time())
 
 
-def _known(connection: sa.Connection, trial: str, numbers: Iterable[bytes]) -> dict[bytes, bool]:
-    known: dict[bytes, bool] = {}
+def _known(connection: sa.Connection, trial: str, numbers: Iterable[bytes]) -> dict[bytes, Known]:
+    known: dict[bytes, Known] = {}
     for some in parts(numbers):
-        query = sa.select(NUMBERS.c.number, NUMBERS.c.used).where(NUMBERS.c.trial == trial, NUMBERS.c.number.in_(some))
-        known |= {bytes(row.number): bool(row.used) for row in connection.execute(query)}
+        query = sa.select(NUMBERS).where(NUMBERS.c.trial == trial, NUMBERS.c.number.in_(some))
+        for row in connection.execute(query):
+            known[bytes(row.number)] = Known(bool(row.used), None if row.arm is None else bytes(row.arm))
     return known
 
 
@@ -166,7 +203,7 @@ def write_arrivals(connection: sa.Connection, trial: str, arrivals: Arrivals) ->
         Conflict: Another server has taken one of them.
     """
     _use(connection, trial, arrivals.used)
-    _insert(connection, trial, arrivals.fresh, used=True)
+    _insert(connection, trial, dict.fromkeys(arrivals.fresh), used=True)
     _count(connection, trial, arrivals.enrolled, arrivals.reported)
 
 
@@ -179,10 +216,10 @@ def _use(connection: sa.Connection, trial: str, numbers: Iterable[bytes]) -> Non
             raise Conflict("another server has taken one of the same reports; those not yet durable must come again.")
 
 
-def _insert(connection: sa.Connection, trial: str, numbers: Iterable[bytes], *, used: bool) -> None:
+def _insert(connection: sa.Connection, trial: str, numbers: Mapping[bytes, bytes | None], *, used: bool) -> None:
     """Register numbers, each for the first time."""
     for some in parts(sorted(numbers)):
-        rows = [{"trial": trial, "number": number, "used": used} for number in some]
+        rows = [{"trial": trial, "number": number, "used": used, "arm": numbers[number]} for number in some]
         if insert_new(connection, NUMBERS, rows) != len(some):
             raise Conflict("another server has taken one of the same messages; those not yet durable must come again.")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +9,7 @@ import msgspec
 import sqlalchemy as sa
 
 from foldaway.errors import Conflict
-from foldaway.service.database.seals import SealedTable, context
+from foldaway.service.database.seals import SealedTable, Sealing, header_of
 from foldaway.service.database.tables import HISTORY, Change
 from foldaway.service.database.trial_table import read_trial
 
@@ -22,7 +21,7 @@ class ToldRow(msgspec.Struct, frozen=True):
         estimates: The estimates then, for the course.
         answer: The whole answer, of the last one.
         census: Who stood behind it, of the last one.
-        time: When it was written, in seconds since 1970.
+        time: The beginning of the tick on which it was told, in seconds since 1970.
     """
 
     records: int
@@ -55,16 +54,15 @@ class HistoryTable(SealedTable):
 
         Whether it is due depends on what any server has told last.
         """
-        with self._writing.begin() as connection:
-            vault = self._seals.sealing(connection, "trials")
+        with self._seals.sealing(self._engine, "trials") as (connection, sealing):
             # Servers take turns here, so that the last is the last for all of them.
             open = read_trial(connection, trial, lock="update").status == "open"
             if not open or not due(self._last(connection, trial)):
                 return
-            connection.execute(HISTORY.update().where(HISTORY.c.trial == trial).values(answer=None, census=None))
-            point = {"trial": trial, **msgspec.structs.asdict(told), "time": time.time()}
+            forget_answers(connection, sealing, trial)
+            point = {"trial": trial, **msgspec.structs.asdict(told)}
             for part in ("estimates", "answer", "census"):
-                point[part] = vault.encrypt(point[part], context(HISTORY.c[part], trial, told.records))
+                point[part] = sealing.seal(point[part], HISTORY.c[part], trial, told.records)
             connection.execute(HISTORY.insert().values(point))
             also(connection)
 
@@ -72,6 +70,14 @@ class HistoryTable(SealedTable):
         """What was told, oldest first, without the whole answers."""
         query = sa.select(HISTORY).where(HISTORY.c.trial == trial).order_by(HISTORY.c.records)
         return [self._opened(row, "estimates") for row in self._rows(query)]
+
+
+def forget_answers(connection: sa.Connection, sealing: Sealing, trial: str) -> None:
+    """Empty the whole answer that was told last, since another takes its place, or the trial ends."""
+    for column in (HISTORY.c.answer, HISTORY.c.census):
+        its = HISTORY.c.trial == trial, column.is_not(None)
+        sealing.replaces(connection.execute(sa.select(header_of(column)).where(*its)).scalars().all())
+        connection.execute(HISTORY.update().where(*its).values({column: None}))
 
 
 def require_last(connection: sa.Connection, trial: str, records: int) -> None:

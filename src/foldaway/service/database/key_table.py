@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from foldaway.keeping.secret import LENGTH
 from foldaway.service.database.databases import vacuum
-from foldaway.service.database.seals import SealedTable, context
+from foldaway.service.database.seals import SealedTable
 from foldaway.service.database.tables import KEYS, SIGNING, insert_new
 
 
@@ -18,8 +18,8 @@ class KeyTable(SealedTable):
 
     def add(self, fingerprint: str, key: bytes) -> None:
         """Store a key, unless the plan has one: the first counts."""
-        with self._writing.begin() as connection:
-            sealed = self._seals.sealing(connection, "keys").encrypt(key, context(KEYS.c.key, fingerprint))
+        with self._seals.sealing(self._engine, "keys") as (connection, sealing):
+            sealed = sealing.seal(key, KEYS.c.key, fingerprint)
             insert_new(connection, KEYS, [{"fingerprint": fingerprint, "key": sealed}])
 
     def find(self, fingerprint: str) -> bytes | None:
@@ -31,12 +31,13 @@ class KeyTable(SealedTable):
         """The plans that have a key."""
         return {row.fingerprint for row in self._rows(sa.select(KEYS.c.fingerprint))}
 
-    def signing(self, purpose: str) -> bytes:
-        """What the store signs with: made when it is first asked for, and the same for all servers."""
-        with self._writing.begin() as connection:
-            vault = self._seals.sealing(connection, "keys")
-            made = vault.encrypt(secrets.token_bytes(LENGTH), context(SIGNING.c.key, purpose))
-            insert_new(connection, SIGNING, [{"purpose": purpose, "key": made}])  # the first counts
+    def signing(self, purpose: str, made: bytes | None = None, *, anew: bool = False) -> bytes:
+        """A key of the store's own, the same for all servers: the first that was made for a purpose, unless anew."""
+        with self._seals.sealing(self._engine, "keys") as (connection, sealing):
+            if anew:
+                connection.execute(SIGNING.delete().where(SIGNING.c.purpose == purpose))
+            mine = sealing.seal(made or secrets.token_bytes(LENGTH), SIGNING.c.key, purpose)
+            insert_new(connection, SIGNING, [{"purpose": purpose, "key": mine}])  # the first counts
             query = sa.select(SIGNING.c.key).where(SIGNING.c.purpose == purpose)
             sealed = connection.execute(query).scalar_one()
         return self._seals.opened(sealed, SIGNING.c.key, purpose)
@@ -44,8 +45,8 @@ class KeyTable(SealedTable):
     def destroy(self, fingerprints: Iterable[str]) -> None:
         """Delete keys, and leave nothing of them in the database's files.
 
-        SQLite overwrites what it deletes. PostgreSQL writes the table anew; its write-ahead log and backups hold the
-        sealed key until they are gone themselves, or the master key is rotated.
+        SQLite overwrites what it deletes. PostgreSQL writes the table anew; what its write-ahead log still has is noise
+        once the keys of versions are gone, which is for the store to see to.
         """
         with self._writing.begin() as connection:
             connection.execute(KEYS.delete().where(KEYS.c.fingerprint.in_(list(fingerprints))))

@@ -58,11 +58,12 @@ class LedgerTable(SealedTable):
             trial, lambda ledger, signer: ledger.written(signer, records, cohort).answered(signer, effects, "")
         )
 
-    def closed(self, trial: str, effects: str | None, records: int, audit: Audit) -> Change:
-        """Notes, in the transaction that closes a trial, its audit, its final effects and its end."""
+    def closed(self, trial: str, effects: str | None, records: int | None, audit: Audit | None) -> Change:
+        """Notes, in the transaction that closes a trial, its audit if it has one, its final effects and its end."""
 
         def note(ledger: Ledger, signer: Signer) -> Ledger:
-            ledger = ledger.audited(signer, audit.attacks, audit.solved, audit.solved_with_keys)
+            if audit is not None:
+                ledger = ledger.audited(signer, audit.attacks, audit.solved, audit.solved_with_keys)
             if effects is not None:
                 ledger = ledger.answered(signer, effects, "")
             return ledger.add(signer, CLOSED, {"records": None if effects is None else records, **software()})

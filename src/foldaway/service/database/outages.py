@@ -60,11 +60,11 @@ _ATTEMPTS = 5
 _UNFIT = "a name or a number is not one that the database can hold."
 
 
-def guarded(table: type[T]) -> type[T]:
-    """Let only our errors out of the public methods of a class that talks to a database."""
+def guarded(table: type[T], *again: type[FoldawayError]) -> type[T]:
+    """Let only our errors out of the public methods of a class that talks to a database; try `again` after some."""
     for name, method in list(vars(table).items()):
         if isfunction(method) and not name.startswith("_"):
-            setattr(table, name, _guarded(method))
+            setattr(table, name, _guarded(again_after(*again)(method)))
     return table
 
 

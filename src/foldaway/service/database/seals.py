@@ -1,31 +1,104 @@
-"""Which key a database is sealed under, and sealing all of it anew under another.
+"""Which keys a database is sealed under, and sealing all of it anew under others.
 
 A database names the one key that everything in it is sealed under, and every write looks there first. So a server that
 started before the key was rotated reads its key file again, instead of sealing with a key that is about to go.
+
+What is overwritten, or goes when its trial ends, is also sealed under a key of its own version, which lies outside the
+database: it is stored before the version is, and destroyed once the next one is durable. What the database, its log or
+a replica still has of a former version is then noise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import sqlalchemy as sa
 
+from foldaway.errors import Unavailable, VaultError
+from foldaway.keeping.version_keys import VersionKeys
 from foldaway.service.database.databases import writing
 from foldaway.service.database.outages import guarded
 from foldaway.service.database.tables import CLOSINGS, HISTORY, KEYS, META, SHARDS, SIGNING, Lock, Part, by_lock
-from foldaway.service.keys.vault import Vault, sealed_under
+from foldaway.service.keys.vault import HEADER, Vault, sealed_under, version_of
+
+
+class Superseded(VaultError):
+    """The key of a version that was read is gone: there is a newer version, or the keys are not those of the data."""
+
+
+class Sealing:
+    """What one transaction seals, and the versions that it replaces.
+
+    Args:
+        vault: Seals with the database's key.
+        versions: Where the keys of versions are.
+    """
+
+    def __init__(self, vault: Vault, versions: VersionKeys) -> None:
+        self.vault = vault
+        self._versions = versions
+        self._made: list[bytes] = []
+        self._former: list[bytes] = []
+
+    def seal(self, plain: bytes, column: sa.Column[bytes], *place: object) -> bytes:
+        """Seal bytes for a place in a column; where it is overwritten, under a new key, on the disk by now."""
+        if column not in PASSING:
+            return self.vault.encrypt(plain, context(column, *place))
+        version = self._versions.new()
+        self._made.append(version.name)
+        return self.vault.encrypt(plain, context(column, *place), version)
+
+    def opened(self, sealed: bytes, column: sa.Column[bytes], *place: object) -> bytes:
+        """What was sealed for this place.
+
+        Raises:
+            Superseded: The key of its version is gone.
+        """
+        its, name = context(column, *place), version_of(sealed)
+        version = None if name is None else self._versions.find(name)
+        if name is not None and version is None:
+            raise Superseded(
+                f"what is stored as {its} was altered, damaged or put in another place, or its key is not in "
+                f"{self._versions.file}: restore the database and this file from the same backup."
+            )
+        return self.vault.decrypt(sealed, its, version)
+
+    def replaces(self, headers: Sequence[bytes | None]) -> None:
+        """Note the versions that are gone once the transaction is committed, by how they begin."""
+        self._former += [name for each in headers if each is not None and (name := version_of(bytes(each)))]
+
+    def committed(self) -> None:
+        """Destroy the keys of former versions. If that fails, the next start or close does it."""
+        with suppress(Unavailable):
+            self._versions.destroy(self._former)
+
+    def broke_off(self) -> None:
+        """Destroy the keys of what was never committed."""
+        with suppress(Unavailable):
+            self._versions.destroy(self._made)
 
 
 class Seals:
-    """A vault that follows the database from key to key."""
+    """A vault that follows the database from key to key, and the keys of versions."""
 
-    def __init__(self, vault: Vault) -> None:
+    def __init__(self, vault: Vault, versions: VersionKeys) -> None:
         self.vault = vault
+        self.versions = versions
 
-    def sealing(self, connection: sa.Connection, part: Part) -> Vault:
-        """The vault to seal with in this transaction; the key stays the database's until its end."""
-        return self.under(key_of(connection, part, lock="share"))
+    @contextmanager
+    def sealing(self, engine: sa.Engine, part: Part, lock: Lock = "share") -> Iterator[tuple[sa.Connection, Sealing]]:
+        """A transaction that seals; the key stays the database's until its end. To change it, lock it for update."""
+        with writing(engine).begin() as connection:
+            sealing = Sealing(self.under(key_of(connection, part, lock=lock)), self.versions)
+            try:
+                yield connection, sealing
+            except BaseException:
+                sealing.broke_off()
+                raise
+        # Not if the commit itself fails: then nobody knows which version is the last, and both keys stay.
+        sealing.committed()
 
     def under(self, key: str) -> Vault:
         """The vault, sealing with the key of this id; VaultError if it is not to be had."""
@@ -33,7 +106,7 @@ class Seals:
 
     def opened(self, sealed: bytes, column: sa.Column[bytes], *place: object) -> bytes:
         """What was sealed for this place."""
-        return self._holding(sealed_under(sealed)).decrypt(sealed, context(column, *place))
+        return Sealing(self._holding(sealed_under(sealed)), self.versions).opened(sealed, column, *place)
 
     def _holding(self, key: str) -> Vault:
         if not self.vault.holds(key):
@@ -42,10 +115,13 @@ class Seals:
 
 
 class SealedTable:
-    """Tables of a database; every public method is one transaction, and lets only our errors out."""
+    """Tables of a database; every public method is one transaction, and lets only our errors out.
+
+    Between reading a version and opening it, another server may have written the next one: then it is read again.
+    """
 
     def __init_subclass__(cls) -> None:
-        guarded(cls)
+        guarded(cls, Superseded)
 
     def __init__(self, engine: sa.Engine, seals: Seals) -> None:
         self._engine = engine
@@ -83,21 +159,45 @@ _SEALED: dict[Part, dict[sa.Column[bytes], tuple[list[sa.Column[Any]], str]]] = 
 }
 _CONTEXTS = {column: form for columns in _SEALED.values() for column, (_, form) in columns.items()}
 
+PASSING = frozenset({SHARDS.c.state, HISTORY.c.answer, HISTORY.c.census, CLOSINGS.c.published, KEYS.c.key})
+"""The sealed columns that are overwritten or emptied: each version has a key of its own."""
+
 
 def context(column: sa.Column[bytes], *place: object) -> str:
     """What bytes are sealed for: a place in a column."""
     return _CONTEXTS[column].format(*place)
 
 
-def seal_anew(connection: sa.Connection, part: Part, vault: Vault) -> None:
-    """Seal all of a part under the vault's current key; the vault must hold the one before, too."""
-    key_of(connection, part, lock="update")
+def header_of(column: sa.Column[bytes]) -> sa.ColumnElement[bytes]:
+    """How what is sealed in a column begins: which keys open it."""
+    return sa.func.substr(column, 1, max(HEADER.values()), type_=sa.LargeBinary)
+
+
+def named_in(connection: sa.Connection, part: Part) -> set[bytes]:
+    """The names of all version keys that open something in a part."""
+    names: set[bytes] = set()
+    for column in PASSING & _SEALED[part].keys():
+        headers = connection.execute(sa.select(header_of(column)).where(column.is_not(None))).scalars()
+        names |= {name for each in headers if (name := version_of(bytes(each)))}
+    return names
+
+
+def seal_anew(connection: sa.Connection, part: Part, sealing: Sealing) -> None:
+    """Seal all of a part under the vault's current key, and each version under one of its own, where either is not so.
+
+    The vault must hold the key before, too, and the transaction must have locked it for update.
+    """
+    vault = sealing.vault
     for column, (place, _) in _SEALED[part].items():
-        for names in connection.execute(sa.select(*place)).all():  # one at a time, since states may be large
+        headers = sa.select(header_of(column).label("header"), *place).where(column.is_not(None))
+        for header, *names in connection.execute(headers).all():
+            if sealed_under(bytes(header)) == vault.current and (column in PASSING) == bool(version_of(bytes(header))):
+                continue
+            # One at a time, since states may be large.
             where = sa.and_(*(name == value for name, value in zip(place, names, strict=True)))
-            sealed = connection.execute(sa.select(column).where(where)).scalar_one_or_none()
-            if sealed is not None and sealed_under(sealed) != vault.current:
-                its = context(column, *names)
-                anew = vault.encrypt(vault.decrypt(sealed, its), its)
-                connection.execute(column.table.update().where(where).values({column: anew}))
+            sealed = connection.execute(sa.select(column).where(where)).scalar_one()
+            plain = sealing.opened(sealed, column, *names)
+            sealing.replaces([header])
+            anew = sealing.seal(plain, column, *names)
+            connection.execute(column.table.update().where(where).values({column: anew}))
     connection.execute(META[part].update().values(key=vault.current))

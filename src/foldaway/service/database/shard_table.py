@@ -9,10 +9,9 @@ import msgspec
 import sqlalchemy as sa
 
 from foldaway.errors import Conflict, TrialClosed
-from foldaway.service.database.seals import SealedTable, context
+from foldaway.service.database.seals import SealedTable, Sealing, header_of
 from foldaway.service.database.tables import SEQUENCES, SHARDS, TOKENS, insert_new, parts
 from foldaway.service.database.trial_table import read_trial
-from foldaway.service.keys.vault import Vault
 
 
 class ShardRow(msgspec.Struct, frozen=True):
@@ -54,15 +53,13 @@ _MOVE = (
     .where(SEQUENCES.c.trial == sa.bindparam("in"), SEQUENCES.c.producer == sa.bindparam("whose"))
     .values(sequence=sa.bindparam("now"))
 )
-_WRITE = (
-    SHARDS.update()
-    .where(
-        SHARDS.c.trial == sa.bindparam("in"),
-        SHARDS.c.shard == sa.bindparam("of"),
-        SHARDS.c.version == sa.bindparam("was"),
-    )
-    .values({name: sa.bindparam(f"new_{name}") for name in ("version", "n", "state")})
+_ITS = (
+    SHARDS.c.trial == sa.bindparam("in"),
+    SHARDS.c.shard == sa.bindparam("of"),
+    SHARDS.c.version == sa.bindparam("was"),
 )
+_FORMER = sa.select(header_of(SHARDS.c.state)).where(*_ITS)
+_WRITE = SHARDS.update().where(*_ITS).values({name: sa.bindparam(f"new_{name}") for name in ("version", "n", "state")})
 
 
 class ShardTable(SealedTable):
@@ -76,6 +73,11 @@ class ShardTable(SealedTable):
     def all(self, trial: str) -> list[ShardRow]:
         """All servers' shares of a trial, as of one moment."""
         return self._read(trial)
+
+    def counts(self, trial: str) -> list[ShardRow]:
+        """All servers' shares of a trial, as of one moment, without their states, which need not even open."""
+        query = sa.select(SHARDS).with_only_columns(SHARDS.c.shard, SHARDS.c.version, SHARDS.c.n, SHARDS.c.left_out)
+        return [ShardRow(*row) for row in self._rows(query.where(SHARDS.c.trial == trial).order_by(SHARDS.c.shard))]
 
     def _read(self, trial: str, *which: sa.ColumnElement[bool]) -> list[ShardRow]:
         with self._engine.begin() as connection:
@@ -98,9 +100,12 @@ class ShardTable(SealedTable):
             return _read_sequences(connection, trial, producers)
 
     def producer(self, trial: str, producer: str) -> tuple[int, str | None]:
-        """A producer's last durable sequence, 0 for none, and the token that its name belongs to, if to any."""
-        query = sa.select(SEQUENCES).where(SEQUENCES.c.trial == trial, SEQUENCES.c.producer == producer)
-        return next(((row.sequence, row.token) for row in self._rows(query)), (0, None))
+        """A producer's last durable sequence, 0 for none, and the valid token that its name belongs to, if to any."""
+        query = sa.select(SEQUENCES.c.sequence, TOKENS.c.id).join(
+            TOKENS, (TOKENS.c.id == SEQUENCES.c.token) & ~TOKENS.c.revoked, isouter=True
+        )
+        rows = self._rows(query.where(SEQUENCES.c.trial == trial, SEQUENCES.c.producer == producer))
+        return next(((row.sequence, row.id) for row in rows), (0, None))
 
     def claim(self, trial: str, producer: str, token: str) -> str:
         """The token that a producer's name belongs to: this one from now on, if it is nobody's or a revoked one's.
@@ -141,13 +146,12 @@ class ShardTable(SealedTable):
             Unavailable: The database does not answer. If the connection broke at the last moment the commit may have
                 happened; the same call again is then a Conflict.
         """
-        with self._writing.begin() as connection:
-            vault = self._seals.sealing(connection, "trials")
+        with self._seals.sealing(self._engine, "trials") as (connection, sealing):
             # Shared: servers commit side by side, but not while the trial is being closed.
             if read_trial(connection, trial, lock="share").status != "open":
                 raise TrialClosed(f"the trial {trial} is closed and takes no more records.")
             write_sequences(connection, trial, sequences)
-            write_shard(connection, vault, trial, shard, version=version, n=n, state=state)
+            write_shard(connection, sealing, trial, shard, version=version, n=n, state=state)
         return version + 1
 
     def rewrite(self, trial: str, rewritten: Callable[[list[ShardRow]], Mapping[str, bytes]]) -> None:
@@ -155,14 +159,13 @@ class ShardTable(SealedTable):
 
         The new ones, by shard, are made from the rows of all shards as of one moment.
         """
-        with self._writing.begin() as connection:
-            vault = self._seals.sealing(connection, "trials")
+        with self._seals.sealing(self._engine, "trials") as (connection, sealing):
             if read_trial(connection, trial, lock="update").status != "open":
                 return
             rows = {row.shard: row for row in self._shards(connection, trial)}
             for shard, state in rewritten(list(rows.values())).items():
                 row = rows[shard]
-                write_shard(connection, vault, trial, shard, version=row.version, n=row.n, state=state)
+                write_shard(connection, sealing, trial, shard, version=row.version, n=row.n, state=state)
 
     def leave_out(self, trial: str, shard: str, count: int) -> None:
         """Count records that were given up, also after the close."""
@@ -217,7 +220,7 @@ def _read_sequences(
 
 
 def write_shard(
-    connection: sa.Connection, vault: Vault, trial: str, shard: str, *, version: int, n: int, state: bytes
+    connection: sa.Connection, sealing: Sealing, trial: str, shard: str, *, version: int, n: int, state: bytes
 ) -> None:
     """Replace a server's state, which must be the one of this version, with another, sealed for its place.
 
@@ -226,8 +229,9 @@ def write_shard(
     """
     if version == 0:
         _add_shard(connection, trial, shard)
-    sealed = vault.encrypt(state, context(SHARDS.c.state, trial, shard, version + 1))
     place = {"in": trial, "of": shard, "was": version}
+    sealing.replaces(connection.execute(_FORMER, place).scalars().all())
+    sealed = sealing.seal(state, SHARDS.c.state, trial, shard, version + 1)
     written = connection.execute(_WRITE, {**place, "new_version": version + 1, "new_n": n, "new_state": sealed})
     if written.rowcount != 1:
         raise Conflict("the state was written by someone else in between; two servers must not share a shard's name.")

@@ -8,29 +8,42 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
+from urllib.parse import quote
 
 import msgspec
 import sqlalchemy as sa
 
 from foldaway.errors import Conflict, VaultError, instead_of
 from foldaway.keeping.locks import locked
+from foldaway.keeping.user_keys import state_home
+from foldaway.keeping.version_keys import VersionKeys
 from foldaway.plan import Plan
 from foldaway.service.database.databases import postgres_engine, sqlite_engine, writing
 from foldaway.service.database.device_table import DeviceTable
-from foldaway.service.database.history_table import HistoryTable
+from foldaway.service.database.history_table import HistoryTable, forget_answers
 from foldaway.service.database.key_table import KeyTable
 from foldaway.service.database.ledger_table import LedgerTable
 from foldaway.service.database.migrations import migrate
 from foldaway.service.database.outages import guarded
-from foldaway.service.database.seals import Seals, key_of, seal_anew
+from foldaway.service.database.seals import Seals, key_of, named_in, seal_anew
 from foldaway.service.database.shard_table import ShardTable, read_versions
-from foldaway.service.database.tables import CLOSINGS, HISTORY, META, SHARDS, TRIALS, Change, Part, insert_new
+from foldaway.service.database.tables import CLOSINGS, META, SHARDS, TRIALS, Change, Part, insert_new
 from foldaway.service.database.token_table import TokenTable
 from foldaway.service.database.trial_table import TrialRow, find_trial, read_trial
 from foldaway.service.keys.master_key import VARIABLE, add_key, drop_old_keys
 from foldaway.service.keys.vault import Vault
+
+_NOT_THERE = (
+    "the keys of the stored states are not there: bring back {}, or name the file with --version-keys. Servers on "
+    "several machines need one file that all of them can reach. If it is lost, see docs/deployment.md."
+)
+_OTHERS = (
+    "{} has keys for another database: name the file of this one with --version-keys. Servers on several machines need "
+    "one file that all of them can reach."
+)
 
 
 @guarded
@@ -49,10 +62,10 @@ class Store:
         (True, 1, b'tallies', {'till': 3})
     """
 
-    def __init__(self, trials: sa.Engine, keys: sa.Engine, vault: Vault) -> None:
+    def __init__(self, trials: sa.Engine, keys: sa.Engine, vault: Vault, versions: VersionKeys) -> None:
         self._engines: dict[Part, sa.Engine] = {"trials": trials, "keys": keys}
         self._trials = trials
-        self._seals = Seals(vault)
+        self._seals = Seals(vault, versions)
         self._keys = KeyTable(keys, self._seals)
         self.ledger = LedgerTable(trials, self._seals, self._keys)
         self.shards = ShardTable(trials, self._seals)
@@ -61,20 +74,33 @@ class Store:
         self.tokens = TokenTable(trials, self._seals)
 
     @classmethod
-    def open(cls, where: str | Path, vault: Vault, password: str | None = None) -> Self:
+    def open(
+        cls, where: str | Path, vault: Vault, password: str | None = None, version_keys: Path | None = None
+    ) -> Self:
         """The store in a folder (SQLite) or at a ``postgresql://`` address; its tables are made if they are not there.
 
+        Args:
+            where: The folder or the address.
+            vault: The master keys.
+            password: The database's.
+            version_keys: The file of the versions' keys, the same for all servers: by default one in the folder or,
+                for a database, one in this user's home, which has its name.
+
         Raises:
-            VaultError: What is there is sealed under a key that the vault does not hold.
+            VaultError: What is there is sealed under a key that the vault does not hold, or the versions' keys are in
+                another file.
             StoreError: The address is none, or the tables were made by a later foldaway.
             Unavailable: The database cannot be opened.
         """
         if "://" in str(where):
             engine = postgres_engine(str(where), password)
-            store = cls(engine, engine, vault)
+            name = quote(engine.url.database or engine.url.username or "", safe="")
+            file = version_keys or state_home() / "versions" / f"{name}.keys"
+            store = cls(engine, engine, vault, VersionKeys(file))
         else:
             folder = Path(where)
-            store = cls(sqlite_engine(folder / "foldaway.db"), sqlite_engine(folder / "keys.db"), vault)
+            keys = VersionKeys(version_keys or folder / "version.keys")
+            store = cls(sqlite_engine(folder / "foldaway.db"), sqlite_engine(folder / "keys.db"), vault, keys)
         store.prepare()
         return store
 
@@ -88,6 +114,10 @@ class Store:
                     key = self.vault.current
                     connection.execute(META[part].insert().values(key=key))
                 self._seals.under(key)
+        self._find_versions()
+        for part, engine in self._engines.items():
+            with self._seals.sealing(engine, part, "update") as (connection, sealing):
+                seal_anew(connection, part, sealing)  # what an earlier foldaway has sealed under the master key alone
         with self._trials.begin() as connection:
             query = sa.select(TRIALS.c.fingerprint, TRIALS.c.name).where(TRIALS.c.status == "closed")
             closed: dict[str, str] = {row.fingerprint: row.name for row in connection.execute(query)}
@@ -96,6 +126,7 @@ class Store:
             self._keys.destroy(left)
             for fingerprint in left:
                 self.ledger.destroyed(closed[fingerprint])
+        self._forget_versions()
 
     def close(self) -> None:
         """Let go of all connections."""
@@ -121,10 +152,11 @@ class Store:
 
     def rotate(self, vault: Vault) -> None:
         """Seal everything under the current key of another vault, which takes the place of the old one."""
-        both = vault.over(self.vault)
+        self._seals.vault = both = vault.over(self.vault)  # another server may have been faster
         for part, engine in self._engines.items():
-            with writing(engine).begin() as connection:
-                seal_anew(connection, part, both)
+            with self._seals.sealing(engine, part, "update") as (connection, sealing):
+                sealing.vault = both
+                seal_anew(connection, part, sealing)
         self._seals.vault = vault
 
     def create_trial(self, plan: Plan, trial_key: bytes | None) -> TrialRow:
@@ -194,7 +226,7 @@ class Store:
         Raises:
             Conflict: A server has committed since: compute ``final`` again.
         """
-        with writing(self._trials).begin() as connection:
+        with self._seals.sealing(self._trials, "trials") as (connection, sealing):
             row = read_trial(connection, name, lock="update")
             if row.status == "open":
                 if versions is not None and read_versions(connection, name) != dict(versions):
@@ -206,12 +238,38 @@ class Store:
                     each(connection)
                 connection.execute(SHARDS.update().where(SHARDS.c.trial == name).values(state=None))
                 connection.execute(CLOSINGS.update().where(CLOSINGS.c.trial == name).values(published=None))
-                connection.execute(HISTORY.update().where(HISTORY.c.trial == name).values(answer=None, census=None))
+                forget_answers(connection, sealing, name)
         # Then: an open trial without its key would be stuck, a closed one is finished here, by another call or at
         # the next start.
         self._keys.destroy([row.fingerprint])
+        self._forget_versions()
         self.ledger.destroyed(name)
         return row
+
+    def _forget_versions(self) -> None:
+        """Destroy the keys of all versions but those that the database has now: of what was closed, or broke off."""
+        with ExitStack() as held:
+            names: set[bytes] = set()
+            for part, engine in self._engines.items():
+                connection = held.enter_context(writing(engine).begin())
+                key_of(connection, part, lock="update")  # nobody is sealing
+                names |= named_in(connection, part)
+            self._seals.versions.keep(names)
+
+    def _find_versions(self) -> None:
+        """Make sure that the versions' keys are those of this database, beginning their file with it.
+
+        Raises:
+            VaultError: They are not.
+        """
+        versions = self._seals.versions
+        with self._trials.begin() as trials, self._engines["keys"].begin() as keys:
+            sealed = named_in(trials, "trials") | named_in(keys, "keys")
+        if not versions.file.exists() and sealed:
+            raise VaultError(_NOT_THERE.format(versions.file))
+        empty = versions.make()  # somebody has put it there, since the one before is lost
+        if self._keys.signing("versions", versions.identity(), anew=empty) != versions.identity():
+            raise VaultError(_OTHERS.format(versions.file))
 
 
 def rotate_key(store: Store) -> None:

@@ -63,12 +63,14 @@ SEQUENCES = _of_trial(
     sa.Column("token", sa.Text),
 )
 
-# A federated trial's single-use numbers, hashed, and whether what came under them is counted. In SQLite they stand in
-# the order of their hashes, so that the table says nothing about who came when; PostgreSQL knows no such tables.
+# A federated trial's single-use numbers, hashed; a hash of each with the arm that it was enrolled for, which says
+# nothing to those who do not have the number; and whether what came under them is counted. In SQLite they stand in the
+# order of their hashes, so that the table says nothing about who came when; PostgreSQL knows no such tables.
 NUMBERS = _of_trial(
     "foldaway_numbers",
     sa.Column("number", sa.LargeBinary, primary_key=True),
     sa.Column("used", sa.Boolean, nullable=False),
+    sa.Column("arm", sa.LargeBinary),
     sqlite_with_rowid=False,
 )
 
@@ -97,6 +99,8 @@ TOKENS = sa.Table(
     sa.Column("trial", sa.Text),
     sa.Column("created", sa.Double, nullable=False),
     sa.Column("revoked", sa.Boolean, nullable=False),
+    sa.Column("units", sa.BigInteger),
+    sa.Column("brought", sa.BigInteger, nullable=False, server_default="0"),
 )
 
 # What was told of each trial, and when. The last one also has the whole answer, and who stood behind it.

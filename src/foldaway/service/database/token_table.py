@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 import sqlalchemy as sa
 
-from foldaway.errors import ServerError, instead_of
+from foldaway.errors import MessageError, ServerError, instead_of
 from foldaway.service.database.seals import SealedTable
-from foldaway.service.database.tables import TOKENS, insert_new
+from foldaway.service.database.tables import TOKENS, Change, insert_new
 from foldaway.service.database.trial_table import read_trial
 from foldaway.service.keys.tokens import Scope, TokenRow, issue, row_of, verify
 
@@ -15,8 +17,8 @@ from foldaway.service.keys.tokens import Scope, TokenRow, issue, row_of, verify
 class TokenTable(SealedTable):
     """The tokens of a database."""
 
-    def issue(self, scope: Scope, trial: str | None = None) -> tuple[TokenRow, str]:
-        """A new token. Those for admin are for all trials, the others for one.
+    def issue(self, scope: Scope, trial: str | None = None, units: int | None = None) -> tuple[TokenRow, str]:
+        """A new token. Those for admin are for all trials, the others for one; a site's also for so many units at most.
 
         Returns:
             What is kept of it, and its text, which is told this once.
@@ -24,7 +26,7 @@ class TokenTable(SealedTable):
         if trial is not None:
             with self._engine.begin() as connection:
                 read_trial(connection, trial)
-        row, text = issue(scope, trial)
+        row, text = issue(scope, trial, units)
         self.add(row)
         return row, text
 
@@ -76,3 +78,18 @@ class TokenTable(SealedTable):
             return False
         with self._writing.begin() as connection:
             return connection.execute(TOKENS.update().where(TOKENS.c.id == id).values(revoked=True)).rowcount == 1
+
+
+def bringing(token: str, units: int) -> Change:
+    """Counts, in a transaction, units that a site brings under its token; MessageError if these are too many."""
+    return partial(_bring, token=token, units=units)
+
+
+def _bring(connection: sa.Connection, token: str, units: int) -> None:
+    most, brought = TOKENS.c.units, TOKENS.c.brought + units
+    change = TOKENS.update().where(TOKENS.c.id == token, most.is_(None) | (brought <= most)).values(brought=brought)
+    if connection.execute(change).rowcount != 1:
+        raise MessageError(
+            "the tallies are of more units than the site's token is still good for. Ask an administrator for a token "
+            "with a larger number of units (`foldaway token issue site NAME --units`)."
+        )

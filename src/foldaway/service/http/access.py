@@ -20,6 +20,7 @@ from foldaway.service.http.bodies import Asked, read_text
 from foldaway.service.http.documents import TokenOperation, about
 from foldaway.service.http.folding_thread import FoldingThread
 from foldaway.service.http.problems import NEEDED
+from foldaway.service.http.turns import WHOSE
 from foldaway.service.keys.tokens import FOR_ALL, Scope, TokenRow, allows, id_of, verify
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
@@ -56,6 +57,7 @@ class Access:
                 raise PermissionDeniedException(extra={NEEDED: kinds(scopes) + misspelt})
             state = connection.scope["state"]
             state["token"] = row
+            WHOSE.set((name or "", row.id))
             if name is not None:
                 state["fingerprint"], state["federated"] = await self._trial(name)
 
@@ -150,6 +152,7 @@ class TokenWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     scope: Scope
     trial: str | None = None
+    units: Annotated[int, msgspec.Meta(ge=1, le=10**15)] | None = None
 
 
 class Issued(msgspec.Struct, frozen=True):
@@ -167,6 +170,8 @@ class TokenAbout(msgspec.Struct, frozen=True):
     trial: str | None
     created: float
     revoked: bool
+    units: int | None = None
+    brought: int = 0
 
 
 TokenId = Annotated[str, PathParameter(description="The token's id.")]
@@ -186,10 +191,15 @@ def token_routes(access: Access, patience: float) -> list[Any]:
             wanted: TokenWanted | None = msgspec.json.decode(text, type=TokenWanted)
         except msgspec.MsgspecError:
             wanted = None
-        if wanted is None or (wanted.scope in FOR_ALL) != (wanted.trial is None):
+        if (
+            wanted is None
+            or (wanted.scope in FOR_ALL) != (wanted.trial is None)
+            or (wanted.scope == "site") != (wanted.units is not None)
+        ):
             one = '{"scope": "ingest" or "read", "trial": the trial\'s name}'
-            raise IngestError(400, f'ask for {{"scope": "admin" or "metrics"}}, or for {one}.')
-        row, secret = await thread.run(table.issue, wanted.scope, wanted.trial)
+            site = '{"scope": "site", "trial": the name, "units": the most units that the site may bring}'
+            raise IngestError(400, f'ask for {{"scope": "admin" or "metrics"}}, for {one}, or for {site}.')
+        row, secret = await thread.run(table.issue, wanted.scope, wanted.trial, wanted.units)
         return Issued(row.id, secret)
 
     @get("/v1/tokens/own", **about("tokens", "What the token of this request may do", access.listed, stamped=False))

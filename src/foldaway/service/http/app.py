@@ -38,7 +38,7 @@ def make_app(service: Service, *, quiet: bool = False, most_queued: int = 64, pa
         most_queued: Batches to have in hand at once; others are told to come back.
         patience: Seconds in which a body must arrive.
     """
-    metrics = Metrics()
+    metrics = Metrics(service.pace)
     thread = FoldingThread(service, metrics, most_queued)
     access = Access(thread)
     desk = RecordDesk(access, patience)
@@ -108,7 +108,6 @@ def _operation(access: Access) -> list[Any]:
 
     @get("/metrics", media_type=MediaType.TEXT, **counts)
     async def prometheus() -> str:
-        thread.metrics.pending.set(thread.service.pending())
         return thread.metrics.text()
 
     return [health, ready, prometheus]

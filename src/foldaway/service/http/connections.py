@@ -15,6 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from foldaway.service.http.bodies import WHOLE
 from foldaway.service.http.plain_requests import LONGEST_HEAD, Head, PlainCycle, plain_head
 from foldaway.service.http.problems import MEDIA_TYPE, Problem
+from foldaway.service.http.strict_heads import StrictHeads
 from foldaway.sources.formats.body import wipe
 
 # Seconds between requests, and for the head of one. Bodies have their own time.
@@ -53,6 +54,7 @@ class Connection(asyncio.BufferedProtocol, H11Protocol):  # type: ignore[misc] #
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A new one."""
         super().connection_made(transport)
+        self.conn._receive_buffer = StrictHeads()  # there is no other way to it
         # Without this, the second piece of an answer waits until the first is acknowledged, which the other side puts
         # off: 40 ms for every answer.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -232,7 +234,9 @@ class Connection(asyncio.BufferedProtocol, H11Protocol):  # type: ignore[misc] #
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):  # an answer is under way
             self.drop()
             return
-        body = msgspec.json.encode(Problem("Bad Request", 400, "This is not an HTTP request."))
+        body = msgspec.json.encode(
+            Problem("Bad Request", 400, "This is not an HTTP/1.1 request, or it can be read in two ways.")
+        )
         headers = [
             ("content-type", MEDIA_TYPE),
             ("content-length", str(len(body))),

@@ -36,7 +36,7 @@ _MESSAGES: dict[Kind, tuple[str, str]] = {
 
 def device_routes(access: Access, patience: float) -> list[Any]:
     """The handlers."""
-    thread, guard = access.thread, access.needs("ingest")
+    thread, guard, for_sites = access.thread, access.needs("ingest"), access.needs("site")
     service = thread.service
     limits: dict[str, int] = {}
 
@@ -64,7 +64,8 @@ def device_routes(access: Access, patience: float) -> list[Any]:
             body = await read_body(request.scope, request.receive, await longest(name), patience, too_long)
             with thread.forgetting():
                 received = await gathering.take((name, kind), body, None)
-            thread.metrics.messages.labels(kind).inc()
+            if name not in service.devices.uncounted:
+                thread.metrics.message(kind)
             return received
 
         return take
@@ -81,18 +82,20 @@ def device_routes(access: Access, patience: float) -> list[Any]:
     @post(
         "/v1/trials/{name:str}/tallies",
         status_code=200,
-        **about("devices", "A site's tallies", guard, 404, 409, 410, 422, body=TalliesOperation),
+        **about("devices", "A site's tallies", for_sites, 404, 409, 410, 422, body=TalliesOperation),
     )
     async def tallies(request: Asked, name: Name, number: NumberHeader) -> Received:
         require_kind(request, "application/octet-stream")
-        with thread.place(sender(request, federated=True)):
+        token = sender(request, federated=True)
+        with thread.place(token):
             body = await read_body(request.scope, request.receive, service.limits.max_body, patience)
             with thread.forgetting():
                 try:
-                    received = await thread.run(service.devices.receive_site, name, bytes.fromhex(number), body)
+                    received = await thread.run(service.devices.receive_site, name, bytes.fromhex(number), body, token)
                 finally:
                     wipe(body)
-        thread.metrics.messages.labels("tallies").inc()
+        if name not in service.devices.uncounted:
+            thread.metrics.message("tallies")
         return received
 
     return [*map(messages, _MESSAGES), coefficients, tallies]

@@ -136,7 +136,8 @@ CloseOperation = _taking(
     required=False,
 )
 TokenOperation = _taking(
-    "A token for everything, for the server's metrics, to send records to a trial, or to read its effects.",
+    "A token for everything, for the server's metrics, to send records to a trial, to send a site's tallies of so many "
+    "`units` at most, or to read a trial's effects.",
     {
         "application/json": Schema(
             one_of=[
@@ -147,6 +148,15 @@ TokenOperation = _taking(
                     "trial",
                     scope=Schema(type=OpenAPIType.STRING, enum=["ingest", "read"]),
                     trial=Schema(type=OpenAPIType.STRING),
+                    units=_NULL,
+                ),
+                _object(
+                    "scope",
+                    "trial",
+                    "units",
+                    scope=Schema(const="site"),
+                    trial=Schema(type=OpenAPIType.STRING),
+                    units=Schema(type=OpenAPIType.INTEGER, minimum=1, maximum=10**15),
                 ),
             ]
         )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 from foldaway.errors import FoldawayError, IngestError
@@ -13,6 +13,7 @@ from foldaway.forgetting.harden import forget_now
 from foldaway.forgetting.wiped_arrays import wipe_arrays
 from foldaway.service.collecting.service import Service
 from foldaway.service.http.monitoring import Metrics, log, log_bug, log_given_up
+from foldaway.service.http.turns import WHOSE, Turns
 
 T = TypeVar("T")
 
@@ -20,7 +21,7 @@ _LEAVE_TAKING = 0.1  # seconds in which the answer is sent and the request let g
 
 
 class FoldingThread:
-    """Runs what blocks in a thread of its own, one task after the other."""
+    """Runs what blocks in a thread of its own, one task after the other, by turns."""
 
     def __init__(self, service: Service, metrics: Metrics, most_queued: int) -> None:
         self.service = service
@@ -30,7 +31,7 @@ class FoldingThread:
         self._taken = 0
         self._left = 0.0
         self._leave_taking: asyncio.TimerHandle | None = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="fold", initializer=wipe_arrays)
+        self._thread = Turns("fold", wipe_arrays)
 
     @contextmanager
     def place(self, token: str) -> Iterator[None]:
@@ -54,11 +55,11 @@ class FoldingThread:
         self._held[token] = self._held.get(token, 0) + more
         if not self._held[token]:
             del self._held[token]
-        self.metrics.queued.set(self._taken)
+        self.metrics.queued = self._taken
 
     async def run(self, task: Callable[..., T], *arguments: Any) -> T:
-        """Run a task in the thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, task, *arguments)
+        """Run a task in the thread, when it is the turn of whom it is for."""
+        return await asyncio.wrap_future(self._thread.submit(partial(task, *arguments), WHOSE.get()))
 
     @contextmanager
     def forgetting(self) -> Iterator[None]:
@@ -66,7 +67,7 @@ class FoldingThread:
         try:
             yield
         except FoldawayError:
-            self.metrics.refused.inc()
+            self.metrics.refused.add()
             raise
         finally:
             self._forget_soon()
@@ -100,7 +101,8 @@ class FoldingThread:
         while True:
             await asyncio.sleep(1)
             try:
-                await self.run(self.service.tick)
+                while await self.run(self.service.tick):
+                    pass  # batches have their turn
             except FoldawayError as error:
                 log("tick", "warning", error=type(error).__name__)
             except Exception as error:
@@ -110,4 +112,4 @@ class FoldingThread:
 
     def end(self) -> None:
         """Wait for the thread's last task."""
-        self._thread.shutdown(wait=True)
+        self._thread.end()

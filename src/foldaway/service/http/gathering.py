@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from foldaway.errors import FoldawayError, IngestError
 from foldaway.service.http.folding_thread import FoldingThread
+from foldaway.service.http.turns import WHOSE
 from foldaway.sources.formats.body import wipe
 
 _MOST_TOGETHER = 1_000
@@ -19,7 +20,8 @@ _MOST_TURNS = 64
 _MOST_WAITING = 10_000
 _MOST_BYTES_WAITING = 2**26
 
-Key = TypeVar("Key", bound=Hashable)
+Key = TypeVar("Key", bound=tuple[str, ...])
+"""What is brought together: a trial, and what else there is to say."""
 About = TypeVar("About")
 Done = TypeVar("Done")
 
@@ -73,6 +75,7 @@ class Gathering(Generic[Key, About, Done]):
             del outcome  # an error holds this frame, and would hold itself
 
     async def _carry(self, key: Key) -> None:
+        WHOSE.set((key[0], ""))  # for all of them, not for whoever came first
         try:
             while key in self._waiting:
                 await self._listen(key)

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import time
 import traceback
+from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +23,7 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from foldaway.service.collecting.pace import Pace
 from foldaway.service.collecting.shard import GivenUp
 
 _METHODS = {"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"}
@@ -74,33 +78,114 @@ def catch_library_logs() -> None:
     logging.captureWarnings(True)
 
 
-class Metrics:
-    """The server's own registry."""
+LOT = 100
+"""The fewest events of senders that are counted together."""
 
-    def __init__(self) -> None:
+# The ends of the addresses that senders ask: what is counted there would be single records.
+_SENDING = re.compile(
+    r"/v1/trials/\{name\}/(records|producers/\{producer\}|enrolments|moments|reports|tallies|coefficients)"
+)
+
+
+class Lot:
+    """Events that are counted together: on a tick, once a hundred and some more have come, without the last of them.
+
+    Neither the number to wait for nor the rest that stays for the next lot has a memory, so nobody who causes all of
+    the events but one can tell from the counts whether that one has come.
+
+    Args:
+        pace: The server's ticks.
+        count: Counts so many of those that have come.
+    """
+
+    def __init__(self, pace: Pace, count: Callable[[int], None]) -> None:
+        self._pace = pace
+        self._count = count
+        self._waiting = 0
+        self._least = LOT + pace.beyond(LOT)
+
+    def add(self, more: int = 1) -> None:
+        """So many more have come."""
+        self._waiting += more
+
+    def count(self) -> None:
+        """Count them, if it is time; to be called once a tick."""
+        if self._pace.at_once or self._waiting >= self._least:
+            rest = min(self._pace.beyond(LOT), self._waiting)
+            self._count(self._waiting - rest)
+            self._waiting, self._least = rest, LOT + self._pace.beyond(LOT)
+
+
+class Metrics:
+    """The server's own registry.
+
+    Attributes:
+        queued: Batches in hand; told as of the last tick.
+    """
+
+    def __init__(self, pace: Pace) -> None:
         self._registry = CollectorRegistry()
-        self._answered: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
-        self.requests = Counter("foldaway_requests", "Requests answered.", ["route", "status"], registry=self._registry)
-        self.seconds = Histogram("foldaway_request_seconds", "Time to answer.", ["route"], registry=self._registry)
-        self.records = Counter("foldaway_records_folded", "Records folded.", registry=self._registry)
-        self.messages = Counter(
+        self._pace = pace
+        self._tick: int | None = None
+        self._lots: list[Lot] = []
+        self._answered: dict[tuple[str, int], Callable[[float], None]] = {}
+        self._messages: dict[str, Lot] = {}
+        self._requests = Counter(
+            "foldaway_requests", "Requests answered.", ["route", "status"], registry=self._registry
+        )
+        self._seconds = Histogram("foldaway_request_seconds", "Time to answer.", ["route"], registry=self._registry)
+        self._received = Counter(
             "foldaway_messages_received", "Messages of devices and sites.", ["kind"], registry=self._registry
         )
-        self.refused = Counter("foldaway_batches_refused", "Batches refused.", registry=self._registry)
-        self.pending = Gauge("foldaway_pending", "1 while anything waits for its cohort.", registry=self._registry)
-        self.queued = Gauge("foldaway_batches_queued", "Batches waiting to be folded.", registry=self._registry)
+        self._queued = Gauge("foldaway_batches_queued", "Batches waiting to be folded.", registry=self._registry)
+        self.records = self._lot(Counter("foldaway_records_folded", "Records folded.", registry=self._registry).inc)
+        self.refused = self._lot(Counter("foldaway_batches_refused", "Batches refused.", registry=self._registry).inc)
+        self.queued = 0
+
+    def _lot(self, count: Callable[[int], None]) -> Lot:
+        self._lots.append(Lot(self._pace, count))
+        return self._lots[-1]
+
+    def message(self, kind: str) -> None:
+        """Count a message of a device or a site."""
+        if kind not in self._messages:
+            self._messages[kind] = self._lot(self._received.labels(kind).inc)
+        self._messages[kind].add()
 
     def answered(self, route: str, status: int, seconds: float) -> None:
         """Count an answer: the library takes longer to find a counter by its labels than to count."""
         found = self._answered.get((route, status))
         if found is None:
-            found = self.requests.labels(route, str(status)), self.seconds.labels(route)
-            self._answered[route, status] = found
-        found[0].inc()
-        found[1].observe(seconds)
+            found = self._answered[route, status] = self._counted(route, status)
+        found(seconds)
+
+    def _counted(self, route: str, status: int) -> Callable[[float], None]:
+        requests, took = self._requests.labels(route, str(status)), self._seconds.labels(route)
+        waiting: deque[float] = deque()
+
+        def count(answers: int) -> None:
+            for _ in range(answers):
+                requests.inc()
+                took.observe(waiting.popleft())
+
+        lot = self._lot(count) if _SENDING.fullmatch(route) else None
+
+        def answered(seconds: float) -> None:
+            waiting.append(seconds)
+            if lot is None:
+                count(1)
+            else:
+                lot.add()
+
+        return answered
 
     def text(self) -> str:
-        """In Prometheus' text format."""
+        """In Prometheus' text format; what senders do, as of the last tick."""
+        if (tick := self._pace.tick()) != self._tick:
+            self._tick = tick
+            self._queued.set(self.queued)
+            for lot in self._lots:
+                lot.count()
         return generate_latest(self._registry).decode()
 
 

@@ -8,6 +8,7 @@ not as usual goes the long way.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,6 +23,7 @@ from foldaway.service.http import problems
 from foldaway.service.http.access import Access
 from foldaway.service.http.bodies import read_body
 from foldaway.service.http.gathering import Gathering
+from foldaway.service.http.turns import WHOSE
 from foldaway.sources.formats.body import JSON, NDJSON
 
 ROUTE = "/v1/trials/{name:str}/records"
@@ -72,21 +74,26 @@ class RecordDesk:
         self._thread = access.thread
         self._service = access.thread.service
         self._patience = patience
-        self._gathering = Gathering(access.thread, self._service.records.receive)
+        self._gathering = Gathering(access.thread, self._receive)
 
     async def take(self, scope: Scope, receive: Receive, name: str, token: str, sent: Sent) -> Receipt:
         """Read a body of a sender that may send it, and have it folded."""
+        WHOSE.set((name, token))
         with self._thread.place(token):
             body = await read_body(scope, receive, self._service.limits.max_body, self._patience)
             with self._thread.forgetting():
                 # Whatever becomes of the request, the thread finishes the batch and wipes its body.
                 receipt = await self._fold(name, body, sent)
-        self._thread.metrics.records.inc(receipt.folded)
+        if name not in self._service.records.uncounted:
+            self._thread.metrics.records.add(receipt.folded)
         return receipt
+
+    def _receive(self, key: tuple[str], lot: Sequence[tuple[bytearray, Sent]]) -> Sequence[Receipt | FoldawayError]:
+        return self._service.records.receive(*key, lot)
 
     async def _fold(self, name: str, body: bytearray, sent: Sent) -> Receipt:
         if len(body) <= _SMALL and sent.media_type in (JSON, NDJSON) and sent.encoding is None:
-            return await self._gathering.take(name, body, sent)
+            return await self._gathering.take((name,), body, sent)
         (outcome,) = await self._thread.run(self._service.records.receive, name, [(body, sent)])
         if isinstance(outcome, FoldawayError):
             raise outcome
@@ -140,7 +147,7 @@ class RecordDesk:
         except IngestError:
             return None
         kind, encoding = fields.get(b"content-type", ""), fields.get(b"content-encoding")
-        return _Known(name, fingerprint, token, Sent(kind, encoding, its))
+        return _Known(name, fingerprint, token, Sent(kind, encoding, its, token))
 
 
 def status_of(receipt: Receipt) -> int:

@@ -56,8 +56,8 @@ def record_routes(access: Access, desk: RecordDesk) -> list[Any]:
         kind, encoding = request.headers.get("Content-Type", ""), request.headers.get("Content-Encoding")
         token = sender(request, federated=False)
         if producer is not None and not service.producers.known(name, producer, token):
-            await thread.run(service.producers.claim, name, producer, token)
-        sent = Sent(kind, encoding, its)
+            await thread.run(service.producers.durable_sequence, name, producer, token)  # or it is another's
+        sent = Sent(kind, encoding, its, token)
         receipt = await desk.take(request.scope, request.receive, name, token, sent)
         return Response(receipt, status_code=status_of(receipt))
 

@@ -8,7 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from foldaway.errors import VaultError, instead_of
-from foldaway.keeping.disk import make_file, replace_file
+from foldaway.keeping.disk import make_file, make_folder, replace_file
+from foldaway.keeping.planted import require_own
 
 LENGTH = 32
 VARIABLE = "FOLDAWAY_KEY"
@@ -25,7 +26,8 @@ def parse_keys(text: str, source: str) -> list[bytes]:
 
 
 def read_keys(path: Path) -> list[bytes]:
-    """The keys in a file."""
+    """The keys in a file, which nobody else may have put there."""
+    require_own(path, VaultError)
     with instead_of(OSError, lambda error: VaultError(f"the key file {path} cannot be read: {error.strerror}.")):
         text = path.read_text(encoding="ascii", errors="replace")  # what is no text is no key either
     return parse_keys(text, f"the key file {path}")
@@ -43,7 +45,8 @@ def make_key_file(path: Path, *, known: bool = True) -> None:
         VaultError: It cannot be written; or it is there, and that is not wanted (`known`).
     """
     with instead_of(OSError, lambda error: VaultError(f"the key file {path} cannot be made: {error.strerror}.")):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(path.parent)
+        require_own(path, VaultError)
         with suppress(*([FileExistsError] if known else [])):  # of a server that started at the same moment
             make_file(path, f"{new_key()}\n".encode())
 
@@ -51,7 +54,7 @@ def make_key_file(path: Path, *, known: bool = True) -> None:
 def write_keys(path: Path, keys: Iterable[bytes]) -> None:
     """Replace a key file in one step: a crash leaves the old keys or the new ones."""
     with instead_of(OSError, lambda error: VaultError(f"the key file {path} cannot be written: {error.strerror}.")):
-        replace_file(path, "".join(f"{key.hex()}\n" for key in keys).encode(), mode=0o600)
+        replace_file(path, "".join(f"{key.hex()}\n" for key in keys).encode(), private=True)
 
 
 def add_key(path: Path) -> None:

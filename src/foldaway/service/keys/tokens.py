@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-Scope = Literal["admin", "ingest", "read", "metrics"]
+Scope = Literal["admin", "ingest", "site", "read", "metrics"]
 
 FOR_ALL = ("admin", "metrics")
 """Scopes of tokens that are for no trial in particular."""
@@ -27,11 +27,13 @@ class TokenRow(msgspec.Struct, frozen=True):
     Attributes:
         id: The public part.
         hash: SHA-256 of the secret part.
-        scope: ``"admin"`` for everything, ``"ingest"`` or ``"read"`` for one trial, ``"metrics"`` for the counts and
-            times of the server alone.
+        scope: ``"admin"`` for everything, ``"ingest"``, ``"site"`` or ``"read"`` for one trial, ``"metrics"`` for the
+            counts and times of the server alone.
         trial: The trial's name; none for admin and metrics.
         created: When, in seconds since 1970.
         revoked: Whether it was taken back.
+        units: Of a site's, the most units that it may bring in all.
+        brought: How many it has brought.
     """
 
     id: str
@@ -40,9 +42,11 @@ class TokenRow(msgspec.Struct, frozen=True):
     trial: str | None
     created: float
     revoked: bool = False
+    units: int | None = None
+    brought: int = 0
 
 
-def issue(scope: Scope, trial: str | None = None) -> tuple[TokenRow, str]:
+def issue(scope: Scope, trial: str | None = None, units: int | None = None) -> tuple[TokenRow, str]:
     """A new token: what to keep of it, and its text for whoever is to use it.
 
     Example:
@@ -53,9 +57,11 @@ def issue(scope: Scope, trial: str | None = None) -> tuple[TokenRow, str]:
         (True, False)
     """
     if (trial is None) != (scope in FOR_ALL):
-        raise ValueError("a token for ingest or read is for one trial, any other for none in particular")
+        raise ValueError("a token for ingest, site or read is for one trial, any other for none in particular")
+    if (units is None) != (scope != "site"):
+        raise ValueError("a site's token, and no other, says how many units the site may bring")
     text = new_token()
-    return row_of(text, scope, trial), text
+    return row_of(text, scope, trial, units), text
 
 
 def new_token() -> str:
@@ -63,7 +69,7 @@ def new_token() -> str:
     return f"fa_{secrets.token_hex(8)}_{secrets.token_urlsafe(32)}"
 
 
-def row_of(text: str, scope: Scope, trial: str | None = None) -> TokenRow:
+def row_of(text: str, scope: Scope, trial: str | None = None, units: int | None = None) -> TokenRow:
     """What to keep of a token, from its text.
 
     Raises:
@@ -72,7 +78,7 @@ def row_of(text: str, scope: Scope, trial: str | None = None) -> TokenRow:
     form = _FORM.fullmatch(text)
     if form is None:
         raise ValueError("not the text of a token")
-    return TokenRow(form[1], _hashed(form[2]), scope, trial, time.time())
+    return TokenRow(form[1], _hashed(form[2]), scope, trial, time.time(), units=units)
 
 
 def id_of(text: str) -> str | None:

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Self
 
 from foldaway.errors import VaultError, instead_of
-from foldaway.keeping.sealing import NONCE, TAG, BrokenSeal, seal, unseal
+from foldaway.keeping.sealing import BrokenSeal, seal, unseal
+from foldaway.keeping.version_keys import NAME, VersionKey
 from foldaway.service.keys.master_key import FILE, LENGTH, VARIABLE, make_key_file, parse_keys, read_keys
 
-# Sealed bytes: form, the key's id, then as `seal` gives them.
-_FORM = b"\x01"
+# Sealed bytes: form, the key's id, of the second form the name of a version's key, then as `seal` gives them.
+_LASTING, _VERSIONED = b"\x01", b"\x02"
 _ID = 8
-_HEADER = len(_FORM) + _ID
-_SHORTEST = _HEADER + NONCE + TAG
+HEADER = {_LASTING: 1 + _ID, _VERSIONED: 1 + _ID + NAME}
+"""How many bytes say which keys open what follows, by form."""
 
 
 class Vault:
@@ -104,21 +105,28 @@ class Vault:
         """The vault under the keys that its file holds by now."""
         return self if self.file is None else Vault(read_keys(self.file), file=self.file)
 
-    def encrypt(self, plain: bytes, context: str) -> bytes:
-        """Seal bytes for one place, named by the context: anywhere else they will not open."""
-        header = _FORM + bytes.fromhex(self.current)
-        return header + seal(self._keys[self.current], plain, header + context.encode())
+    def encrypt(self, plain: bytes, context: str, version: VersionKey | None = None) -> bytes:
+        """Seal bytes for one place, named by the context: anywhere else they will not open.
 
-    def decrypt(self, sealed: bytes, context: str) -> bytes:
-        """Open what was sealed for this place.
+        With a version's key, both it and the vault's are needed to open them.
+        """
+        header, key = _LASTING + bytes.fromhex(self.current), self._keys[self.current]
+        if version is not None:
+            header, key = _VERSIONED + header[1:] + version.name, _both(key, version.key)
+        return header + seal(key, plain, header + context.encode())
+
+    def decrypt(self, sealed: bytes, context: str, version: bytes | None = None) -> bytes:
+        """Open what was sealed for this place, with its version's key, if it has one.
 
         Raises:
             VaultError: The key is not here, or the bytes are not what was sealed for this place.
         """
-        key = self._key(sealed_under(sealed))
+        key, header = self._key(sealed_under(sealed)), HEADER[sealed[:1]]
         broken = VaultError(f"what is stored as {context} was altered, damaged or put in another place.")
         with instead_of(BrokenSeal, broken):
-            return unseal(key, sealed[_HEADER:], sealed[:_HEADER] + context.encode())
+            return unseal(
+                key if version is None else _both(key, version), sealed[header:], sealed[:header] + context.encode()
+            )
 
 
 def key_id(key: bytes) -> str:
@@ -127,7 +135,17 @@ def key_id(key: bytes) -> str:
 
 
 def sealed_under(sealed: bytes) -> str:
-    """The id of the key that sealed these bytes."""
-    if len(sealed) < _SHORTEST or not sealed.startswith(_FORM):
+    """The id of the key that sealed these bytes, whole or only their header."""
+    if len(sealed) < HEADER.get(sealed[:1], len(sealed) + 1):
         raise VaultError("these bytes were not sealed by foldaway, or they are damaged.")
-    return sealed[len(_FORM) : _HEADER].hex()
+    return sealed[1 : 1 + _ID].hex()
+
+
+def version_of(sealed: bytes) -> bytes | None:
+    """The name of the version's key that these bytes need, if they need one."""
+    return sealed[1 + _ID : HEADER[_VERSIONED]] if sealed[:1] == _VERSIONED else None
+
+
+def _both(key: bytes, version: bytes) -> bytes:
+    """The key that takes a vault's and a version's."""
+    return blake2b(version, key=key, digest_size=LENGTH, person=b"foldaway-version").digest()

@@ -13,9 +13,7 @@ from typing import NamedTuple
 
 from foldaway.errors import SourceError, StateError, instead_of
 from foldaway.evidence.ledger import Ledger
-from foldaway.inference.fixing import is_rich
-from foldaway.keeping.cohort import Newcomers
-from foldaway.keeping.disk import remove_draft, sync_folder
+from foldaway.keeping.disk import remove_traces, sync_folder
 from foldaway.keeping.locks import locked
 from foldaway.keeping.saved import Final, Saved, StreamPositions, is_encrypted, load, naming, of_kind
 from foldaway.keeping.user_keys import FileKey
@@ -85,7 +83,7 @@ class StreamFile(AbstractContextManager["StreamFile"]):
             sync_folder(folder.parent)
             held.enter_context(locked(folder / STATE, taken))
             # A consumer that was killed may have left a state less than a cohort apart from the next one (promise P2).
-            remove_draft(folder / STATE)
+            remove_traces(folder / STATE)
             self._held = held.pop_all()
 
     def __exit__(self, *_: object) -> None:
@@ -121,11 +119,10 @@ class StreamFile(AbstractContextManager["StreamFile"]):
     def store(self, reached: StreamPositions, trial: Trial) -> StreamState:
         """Write a trial, and how far its stream was read; of a sealed one what is left of it. What was written."""
         # Levels that are pooled in the state may still become common in memory.
-        saved, key = (trial if is_rich(trial.tallies) else trial.copy()).saved(reached)
+        saved, key = (trial if trial.unfixed else trial.copy()).saved(reached)
         state = StreamState(reached, saved.state, saved.final, saved.ledger)
         self.write(state, key)
-        trial.chronicle.ledger = saved.ledger
-        trial.newcomers = Newcomers()
+        trial.written(saved.ledger)
         return state
 
 

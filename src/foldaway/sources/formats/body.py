@@ -30,6 +30,9 @@ ARROW = "application/vnd.apache.arrow.stream"
 NDJSON = "application/x-ndjson"
 JSON = "application/json"
 
+ANY_RATIO = 2**20
+"""Bytes that may come out of a body however small it was."""
+
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _CODECS = {"": None, "identity": None, "gzip": "gzip", "x-gzip": "gzip", "zstd": "zstd"}
 _STEP = 2**20
@@ -44,12 +47,21 @@ class Limits:
     Attributes:
         max_body: Bytes as they come over the network.
         max_decoded: Bytes once unpacked.
+        max_ratio: How many times as long a body may be once unpacked, beyond `ANY_RATIO` bytes.
         max_records: Records.
+        max_slow: Records of a body that cannot be read the fast way: not all of its lines are objects as expected, or
+            numbers come as text.
     """
 
     max_body: int = 32 * 2**20
-    max_decoded: int = 256 * 2**20
+    max_decoded: int = 64 * 2**20
+    max_ratio: int = 100
     max_records: int = 1_000_000
+    max_slow: int = 20_000
+
+    def unpacked(self, packed: int) -> int:
+        """How many bytes may come out of so many."""
+        return min(self.max_decoded, max(ANY_RATIO, self.max_ratio * packed))
 
 
 @dataclass
@@ -107,7 +119,7 @@ def decode(body: bytearray, content_type: str, encoding: str | None, plan: Plan,
     try:
         with instead_of(Unreadable, _with_status):
             if codec is not None:
-                _unpack(body, codec, unpacked, limits.max_decoded)
+                _unpack(body, codec, unpacked, limits.unpacked(len(body)))
             chunk = read_body(body if codec is None else unpacked, media_type, wanted_by(plan), limits)
     except BaseException:
         wipe(unpacked)
@@ -171,7 +183,10 @@ def read_body(body: bytes | bytearray, media_type: str, wanted: WantedColumns, l
     with instead_of(Exception, _unreadable):
         if len(body) > limits.max_decoded:
             raise too_large(f"{limits.max_decoded:,} bytes")
-        return _READERS[media_type](body, wanted, limits)
+        chunk = _READERS[media_type](body, wanted, limits)
+        if any(name in chunk.records.schema.names and _is_text(chunk, name) for name in wanted.numeric):
+            _require_few_slow(chunk.records.num_rows, limits)
+        return chunk
 
 
 def _unreadable(error: Exception) -> Unreadable:
@@ -180,6 +195,17 @@ def _unreadable(error: Exception) -> Unreadable:
     if isinstance(error, MemoryError):
         return too_large("there is memory for")
     return Unreadable(f"cannot be read ({type(error).__name__}); check its Content-Type")
+
+
+def _is_text(chunk: Chunk, name: str) -> bool:
+    kind = chunk.records.schema.field(name).type
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _require_few_slow(count: int, limits: Limits) -> None:
+    if count > limits.max_slow:
+        raise too_large(f"{limits.max_slow:,} records, some of which have to be read the slow way, one by one")
 
 
 def _arrow(body: bytes | bytearray, wanted: WantedColumns, limits: Limits) -> Chunk:
@@ -192,12 +218,16 @@ def _ndjson(body: bytes | bytearray, wanted: WantedColumns, limits: Limits) -> C
     _require_utf_8(body)
     if ARRAY.match(body):
         raise Unreadable(f"is one JSON array, not one object per line; send it as {JSON}")
+    if body.count(b"\n") > limits.max_records:  # blank ones too: to take them apart takes as long
+        raise too_large(f"{limits.max_records:,} records")
     decoder = _decoder(wanted)
-    chunks, count = [], 0
+    chunks, count, slow = [], 0, 0
     with memoryview(body) as text:
         for cuts in _cuts(body):
-            for chunk in on_threads(lambda start, stop: decoder(text[start:stop]), cuts):
+            for chunk in on_threads(lambda start, stop: decoder(text[start:stop], most_slow=limits.max_slow), cuts):
                 chunks.append(chunk)
+                slow += chunk.slow
+                _require_few_slow(slow, limits)
                 count += chunk.records.num_rows + chunk.ragged
             if count > limits.max_records:
                 raise too_large(f"{limits.max_records:,} records")
@@ -234,6 +264,8 @@ def _json(body: bytes | bytearray, wanted: WantedColumns, limits: Limits) -> Chu
     decoder = _decoder(wanted)
     if (rows := _array_of(decoder.expected, data)) is not None:
         return decoder.chunk(rows)
+    if data.count(b"{") > limits.max_slow and _has_more(data, limits.max_slow):
+        _require_few_slow(limits.max_slow + 1, limits)
     if (rows := _array_of(decoder.anything, data)) is not None:
         return decoder.chunk_of_anything(rows)
     raise Unreadable("is not one JSON array of objects")

@@ -61,11 +61,13 @@ class Chunk:
             where a body holds several.
         ragged: How many lines around these records could not be taken apart into columns.
         line: The number of the first record's line in the file, where each record is one line and that can be told.
+        slow: Lines that had to be read one by one.
     """
 
     records: pa.RecordBatch | pa.Table
     ragged: int = 0
     line: int | None = None
+    slow: int = 0
 
 
 def wanted_by(plan: Plan) -> WantedColumns:

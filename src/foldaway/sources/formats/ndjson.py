@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from foldaway.numerics.kernels.compiling import run
 from foldaway.numerics.kernels.json_lines import ABSENT, NOT_PLAIN, gather, most_objects, take_apart, width
-from foldaway.sources.formats.chunk import Chunk, Unreadable, WantedColumns, as_numbers, slices
+from foldaway.sources.formats.chunk import Chunk, Unreadable, WantedColumns, as_numbers, slices, too_large
 from foldaway.sources.formats.lines import BLOCK, LineNumbers, blocks
 from foldaway.sources.formats.streams import Peekable, Stream
 
@@ -78,8 +78,12 @@ class Decoder:
     def _object(self, fields: list[tuple[str, Any, Any]]) -> type[msgspec.Struct]:
         return msgspec.defstruct("Object", fields, rename=self._columns, gc=False)
 
-    def __call__(self, data: bytes | memoryview) -> Chunk:
-        """A chunk from a block of lines."""
+    def __call__(self, data: bytes | memoryview, most_slow: int | None = None) -> Chunk:
+        """A chunk from a block of lines.
+
+        Raises:
+            TooLarge: More of them than this would have to be read one by one.
+        """
         if data[-1:] != b"\n":
             data = bytes(data) + b"\n"
         if (columns := self._plain_columns(np.frombuffer(data, dtype=np.uint8))) is not None:
@@ -89,8 +93,10 @@ class Decoder:
             return self.chunk([self._read_expected(line) for line in lines])
         except MALFORMED:
             pass
+        if most_slow is not None and len(lines) > most_slow:
+            raise too_large(f"{most_slow:,} lines, some of which have to be read the slow way, one by one")
         rows = [row for line in lines if (row := self._row(line)) is not None]
-        return self._chunk_of_texts(rows, len(lines) - len(rows))
+        return replace(self._chunk_of_texts(rows, len(lines) - len(rows)), slow=len(lines))
 
     def read_lines(self, data: bytearray) -> list[Any]:
         """The objects of lines in which all is as expected; each on a line of its own, which a parser would not ask."""

@@ -19,8 +19,8 @@ from glob import has_magic
 from pathlib import Path
 
 from foldaway.errors import RecordError, SourceError, StateError, instead_of
-from foldaway.keeping.cohort import Newcomers, may_write
-from foldaway.keeping.disk import remove_draft, sync_folder, trouble
+from foldaway.keeping.cohort import may_write
+from foldaway.keeping.disk import remove_traces, sync_folder, trouble
 from foldaway.keeping.folded_files import Entry, FilePositions, FoldedFiles
 from foldaway.keeping.locks import locked
 from foldaway.keeping.saved import Positions, of_kind
@@ -89,7 +89,7 @@ class Backlog(AbstractContextManager["Backlog"]):
         self._struck = False
         with ExitStack() as held:
             held.enter_context(locked(save, StateError(f"another run is saving to {save}; wait until it has ended.")))
-            remove_draft(save)  # of a run that was killed: less than a cohort apart from the next state, perhaps
+            remove_traces(save)  # of a run that was killed: less than a cohort apart from the next state, perhaps
             if resume is not None and (resume.exists() or resume != save):
                 into, positions = open_saved(resume, plan, key=key)
                 trial, self.files = started(plan, into=into), files_of(positions)
@@ -197,9 +197,8 @@ class Backlog(AbstractContextManager["Backlog"]):
                 self.files.leave(path)
         self.outcome.trial = trial.copy()
         self._write()
-        trial.chronicle.ledger = self.outcome.trial.chronicle.ledger
         for each in (trial, self.outcome.trial):
-            each.newcomers = Newcomers()
+            each.written(self.outcome.trial.chronicle.ledger)
         self.outcome.folded += complete
         self._delete(complete)
         end = time.monotonic()

@@ -5,7 +5,7 @@ import { ago, count, moment, number, several, share } from "./format.js";
 import { GROWTH, MODES } from "./vocabulary.js";
 import { ratioState, ratioVerdict } from "./words.js";
 
-const VERDICTS = { passes: "good", fails: "bad", open: "soft" };
+const VERDICTS = { passes: "good", look: "", fails: "bad", open: "soft" };
 
 /** The arms' shares beside those of the plan. */
 export function arms(effects, plan) {
@@ -45,16 +45,15 @@ export class Kept {
     this.held = h("dd", { class: "figure", id: "held" });
     this.heldNote = h("p", { class: "soft small" });
     this.last = h("dd", { class: "figure", id: "forgotten" });
-    this.waiting = h("p", { class: "soft small", id: "pending" });
-    this.pending = h("div", {}, h("p", { class: "label" }, "Pending cohort"), this.waiting);
+    this.waiting = h("p", { class: "soft small", id: "waiting" });
     this.leftOut = h("p", { class: "soft small" });
     this.element = h("section", { class: "card", "aria-labelledby": "kept-title" },
       h("h2", { id: "kept-title" }, "What is kept"),
       h("dl", { class: "facts" },
         h("div", {}, h("dt", {}, "Records folded"), this.folded),
         h("div", {}, h("dt", {}, "Records held"), this.held),
-        h("div", {}, h("dt", {}, "Last one forgotten"), this.last)),
-      this.heldNote, this.pending, this.leftOut);
+        h("div", {}, h("dt", {}, "Last ones forgotten"), this.last)),
+      this.heldNote, this.waiting, this.leftOut);
     this.forgotten = null;
     this.ticking = setInterval(() => this.tick(), 60_000);
   }
@@ -66,15 +65,13 @@ export class Kept {
   show(status, now, counted) {
     const open = status.status === "open";
     const thing = status.federated ? "message" : "record";
-    say(this.folded, count(status.records));
+    say(this.folded, status.records === null ? "–" : count(status.records));
     say(this.held, "0");
     say(this.heldNote, status.federated
       ? "Records stay on their devices, and none comes here."
       : "A record is wiped from memory as soon as it is folded; none is stored.");
-    this.pending.hidden = !open;
-    say(this.waiting, status.pending
-      ? `0 records held; fewer than ${several(status.cohort, counted)} pending in tallies until their cohort is full.`
-      : `Nothing pending. New effects are shown once at least ${several(status.cohort, `more ${counted}`)} have come and the trial has grown by ${number(100 * GROWTH)} %.`);
+    this.waiting.hidden = !open || status.records === null;
+    say(this.waiting, `New effects are shown once at least ${several(status.cohort, `more ${counted}`)} have come and the trial has grown by ${number(100 * GROWTH)} %.`);
     say(this.leftOut, status.left_out ? `${several(status.left_out, thing)} left out at the close: no cohort came together.` : "");
     // On this machine's own clock from here on, which needs not agree with the server's.
     this.forgotten = status.forgotten === null ? null : performance.now() / 1000 - Math.max(0, now - status.forgotten);

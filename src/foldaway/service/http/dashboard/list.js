@@ -66,7 +66,7 @@ async function inShort(trial) {
   return { verdicts: found.verdicts, ratio: ratioState(found.sample_ratio) };
 }
 
-const RATIO = { passes: ["good", "fits"], fails: ["bad", "does not fit"], open: ["soft", "unknown"] };
+const RATIO = { passes: ["good", "fits"], look: ["", "look into it"], fails: ["bad", "does not fit"], open: ["soft", "unknown"] };
 
 function resultsOf(short) {
   if (!short?.verdicts) return [h("span", { class: "soft" }, "none yet"), "–"];
@@ -86,7 +86,7 @@ function listing(trials, results) {
       h("div", { class: "narrow" }, statusPill(trial.status))],
     statusPill(trial.status),
     ...resultsOf(results.get(trial.name)),
-    count(trial.records),
+    trial.records === null ? "–" : count(trial.records),
     day(trial.created),
   ]);
   return h("div", { class: "card flush" },

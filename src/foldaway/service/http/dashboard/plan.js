@@ -9,8 +9,8 @@ const LEAST = 10; // records of every arm, where the plan does not say
 /** How many records of every arm there must be before effects are told. */
 export const smallestCell = (plan) => plan.privacy?.smallest_cell ?? LEAST;
 
-/** Whether effects come at the close alone, since devices send what the errors need no sooner. */
-export const atClose = (plan) => MODES[plan.federated?.mode]?.at_close;
+/** Whether effects come at the close alone: they are released with noise, or devices send what the errors need then. */
+export const atClose = (plan) => Boolean(plan.release) || MODES[plan.federated?.mode]?.at_close;
 
 /** Whether there cannot be effects yet: no need to ask. */
 export function tooEarly(plan, status) {

@@ -14,11 +14,15 @@ import { atClose, planCard, smallestCell, tooEarly } from "./plan.js";
 import { Poll } from "./poll.js";
 import { segments } from "./segments.js";
 import { ERRORS, ESTIMATORS } from "./vocabulary.js";
-import { ahead, cohortThing, explained, figures, heard, reasons, relative, verdict } from "./words.js";
+import { ahead, cohortThing, explained, figures, heard, ratioState, reasons, relative, verdict } from "./words.js";
 
 const EVERY = 1_500;
 const CLOSED = 30_000;
 const HEARD_EVERY = 30_000;
+const ALARMS = {
+  fails: "The arms are not in the plan’s proportions.",
+  look: "The arms’ records are not in the plan’s proportions.",
+};
 const NONE_YET = { found: null };
 
 class TrialPage {
@@ -132,8 +136,8 @@ class TrialPage {
       this.drawNothingYet();
       return;
     }
-    this.now.classList.toggle("doubtful", Boolean(found.alarm));
     const said = found.verdicts.find((each) => each.outcome === row.outcome && each.arm === row.arm);
+    this.now.classList.toggle("doubtful", Boolean(found.alarm) && said.verdict === "no verdict");
     this.drawGlance(found);
     this.headline.replaceChildren(...verdict(row, said), ".");
     this.explained.replaceChildren(...explained(row, said, found.confidence));
@@ -202,9 +206,11 @@ class TrialPage {
     this.explained.replaceChildren(closed
       ? `Fewer than ${cohort} came, or fewer than ${least} of an arm.`
       : atClose(this.plan)
-      ? "Devices send their scores when the trial is closed; there are no effects before."
+      ? this.plan.release
+        ? "The effects are published once, with noise, when the trial is closed; no counts are shown before."
+        : "Devices send their scores when the trial is closed; there are no effects before."
       : `Effects need ${cohort}, and ${least} in every arm, so that no answer gives one away.`);
-    if (!closed && !this.status.records && !this.plan.federated) {
+    if (!closed && !this.status.records && !this.plan.federated && !this.plan.release) {
       this.explained.append(" To send the first, with the trial’s ingest token:", h("code", { class: "command" }, first));
     }
   }
@@ -213,7 +219,7 @@ class TrialPage {
     const alarms = [];
     if (found?.alarm) {
       alarms.push(h("div", { class: "alarm", role: "alert" },
-        h("strong", {}, "The arms are not in the plan’s proportions."),
+        h("strong", {}, ALARMS[ratioState(found.sample_ratio)] ?? "Read this before any effect."),
         h("p", {}, found.alarm)));
     }
     if (this.status.status === "closed") {

@@ -5,7 +5,7 @@ import { between, chance, count, ends, interval, number, percent, places, reach,
 import { SUSPICIOUS } from "./vocabulary.js";
 
 const UNDECIDED = "not decided yet";
-const COLOURS = { better: "good", "not worse": "good", alike: "good", worse: "bad", "no verdict": "bad", higher: "", lower: "" };
+const COLOURS = { better: "good", "not worse": "good", alike: "good", worse: "bad", "no verdict": "bad", "worse within margin": "", higher: "", lower: "" };
 
 /** Whether a verdict holds for a single look alone. */
 const holdsOnce = (said) => said.words.endsWith(", one look");
@@ -25,8 +25,9 @@ export function verdict(row, said) {
   if (!row.reliable) return ["No error can be given for ", arm, " on ", outcome];
   if (said.anytime === "no verdict") return ["Do not trust the effect of ", arm, " on ", outcome, " yet"];
   const leads = row.estimator === said.estimator;
-  const found = leads ? said.verdict : clear(row);
+  const found = leads ? (holdsOnce(said) ? said.verdict : said.anytime) : clear(row);
   const once = leads && holdsOnce(said) ? " (one look)" : "";
+  if (found === "worse within margin") return [arm, " makes ", outcome, ` worse, by less than ${margin}${once}`];
   if (found === "not worse") return [arm, " does not make ", outcome, ` worse by more than ${margin}${once}`];
   if (found === "alike") return [arm, " and ", named(row.control), " differ in ", outcome, ` by no more than ${margin}${once}`];
   if (found !== UNDECIDED) {
@@ -109,14 +110,15 @@ export function ahead(outlook, row, said) {
 /** What a cohort counts. */
 export const cohortThing = (plan) => (plan.federated ? "message" : plan.unit ? "unit" : "record");
 
-/** Without a p-value the check is open: a unit may have several records, and units cannot be counted. */
+/** Without a p-value the check is open. Records of units may not fit though the randomisation is sound. */
 export const ratioState = (ratio) => {
   if (ratio.p_value === null) return "open";
-  return ratio.p_value < SUSPICIOUS ? "fails" : "passes";
+  if (ratio.p_value >= SUSPICIOUS) return "passes";
+  return ratio.test === "groups" ? "look" : "fails";
 };
 
 export function ratioVerdict(ratio) {
-  if (ratioState(ratio) === "open") return "It is unknown whether the records per arm fit the plan, because units may have several.";
+  if (ratioState(ratio) === "open") return "It is unknown whether the records per arm fit the plan, because units may have several and too few have come.";
   const p = `p\u00a0${ratio.p_value < SUSPICIOUS ? "" : "=\u00a0"}${chance(ratio.p_value)}`;
   return ratioState(ratio) === "passes"
     ? `The ${ratio.counted} per arm fit the plan (${p}).`
