@@ -57,7 +57,7 @@ def exported_totals(state: bytes) -> list[Floats]:
     """The replicates' sums of each arm, as anybody can read them who has the state: no code of foldaway's in it."""
     body = msgspec.msgpack.decode(state[8 + 2 + 32 :])
     found = []
-    for arm in body["tallies"]:
+    for arm in body["tallies"]["arms"]:
         _, (shape, data) = arm["tallies"]["replicates"]
         found.append(np.frombuffer(data, dtype="<f8").reshape(shape))
     return found
@@ -170,7 +170,7 @@ def raw_sums(trial: fa.Trial) -> list[Floats]:
     """Each arm's replicate sums of the raw outcome, from the state: y = F[0, y] + F[y, y] t, with t in the frame."""
     body = msgspec.msgpack.decode(trial.dumps()[8 + 2 + 32 :])
     sums = []
-    for arm in body["tallies"]:
+    for arm in body["tallies"]["arms"]:
         shape, frame = arm["frame"]
         F = np.frombuffer(frame, dtype="<f8").reshape(shape)
         _, (shape, data) = arm["tallies"]["replicates"]

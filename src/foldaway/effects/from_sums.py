@@ -24,10 +24,11 @@ from foldaway.inference.blended import FEW_CARRIERS
 from foldaway.inference.group_regression import left_out
 from foldaway.inference.levels import ONE_CARRIES, ROUNDING, TOO_SMALL, Levels, difference_of, over
 from foldaway.inference.loss import Loss, loss_of
-from foldaway.inference.one_look import EVEN, Carried
+from foldaway.inference.one_look import Carried
 from foldaway.inference.reading import Source, levels_of
 from foldaway.inference.sample_ratio import SampleRatio, sample_ratio, sample_ratio_of_groups, sample_ratio_with_noise
 from foldaway.inference.strata import sample_ratio_of_strata, sample_ratio_of_weights
+from foldaway.inference.unequal_arms import EVEN
 from foldaway.numerics.block import Floats
 from foldaway.plan import Outcome, Plan
 from foldaway.plan.analysis import errors_of, estimators_of

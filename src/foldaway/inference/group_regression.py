@@ -98,13 +98,13 @@ def _as_they_came(square: Floats, right: Floats, least: Floats, F: Floats) -> tu
 
 
 def arm_weights(moments: GroupMoments) -> Floats:
-    """How much each arm's products count for the slopes: Σw²/(Σw)³, 1/n² without weights, as often as it is compared.
+    """How much each arm's products count for the slopes: see `by_comparison`.
 
     Scaled so that they add up to as much as the records, by which columns are found to have a direction.
     """
     second = moments.moments if moments.squared is None else moments.squared
     weight, mass = (each[..., 0, 0].sum(axis=1) for each in (moments.moments, second))
-    each = by_comparison(weight) * np.nan_to_num(over(mass, weight))
+    each = by_comparison(weight, mass)
     scaled: Floats = each * np.nan_to_num(over(weight.sum(), np.sum(each * weight)))
     return scaled
 

@@ -17,12 +17,6 @@ from foldaway.inference.one_look_share import shares_of
 from foldaway.inference.rounding import coarse_p_value, to_steps
 from foldaway.numerics.block import Floats
 
-EVEN = 0.8
-"""Arms whose probabilities are in this proportion, or nearer to equal, have Student's t if 20 records carry an outcome.
-
-There Welch's test holds, and its numbers are those that every other package gives.
-"""
-
 FEW = (
     f"fewer than about {FEW_CARRIERS:.0f} records of the smaller arm carry this outcome, too few for an interval of "
     "the relative effect."
@@ -53,6 +47,7 @@ def share_at_one_look(levels: Levels, carried: Carried, confidence: float, claim
     """A difference of shares, their ratio and the ratio of their odds.
 
     Example:
+        >>> import numpy as np
         >>> n, p = np.array([9_900.0, 100.0]), np.array([200 / 9_900, 0.0])
         >>> levels = Levels(p, np.diag(p * (1 - p) / (n - 1)), np.diag(1 / (n - 1)), n)
         >>> effect = share_at_one_look(levels, Carried(levels, 2.0, p, n), 0.95, Claim())

@@ -6,7 +6,8 @@ smallest at
     β = (Σ_a S_xx,a/n_a²)⁻¹ Σ_a S_xy,a/n_a²,
 
 S being sums of products about the arms' means: the small arm counts most. The pooled slope, Σ S_xx without n_a², is the
-large arm's. If slopes differ it can make intervals wider than no adjustment does. Likewise for a prediction y − ỹ,
+large arm's. If slopes differ it can make intervals wider than no adjustment does. Arms of nearly equal size have the
+pooled slope: it costs nothing there, and it is the one that other packages report. Likewise for a prediction y − ỹ,
 
     λ = Σ_a C_a/n_a / Σ_a P_a/n_a,   C_a = s²(y) − s(y, ỹ),   P_a = s²(y) + s²(ỹ) − 2 s(y, ỹ).
 
@@ -26,13 +27,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foldaway.inference.levels import Levels, withheld
+from foldaway.inference.levels import Levels, over, withheld
 from foldaway.inference.welch import Spread
 from foldaway.numerics.block import Floats
 
 # A direction of covariates with so little of the largest spread, each being scaled to 1, has none.
 _NO_SPREAD = 1e-10
 
+EVEN = 0.8
+"""Arms whose sizes are in this proportion, or nearer to equal, are of nearly equal size."""
+
+_EVEN_AS_SUMMED = EVEN * (1 - 1e-9)  # arms of 8 and 10 are, in whatever order their weights were added up
 
 TOO_FEW = "an arm has too few records to be adjusted for covariates, so there is no standard error."
 """Why an arm has no error."""
@@ -125,8 +130,21 @@ def with_freedom(levels: Levels, freedom: Floats, records: Floats | None = None)
     return levels._replace(covariance=levels.covariance * by_pair, doubt=levels.doubt * by_pair, why=why)
 
 
-def by_comparison(n: Floats) -> Floats:
-    """1/n_a² by arm, as often as it is compared: the control with all others."""
+def by_comparison(n: Floats, mass: Floats | None = None) -> Floats:
+    """How much each arm's products count, (…, A): 1/n_a², as often as it is compared; alike if arms are nearly equal.
+
+    Args:
+        n: The number of records, or Σw: (…, A).
+        mass: Σw², if the products have the weights w and not their squares: an arm then counts Σw²/(Σw)³.
+
+    Example:
+        >>> by_comparison(np.array([10.0, 5.0])).round(3), by_comparison(np.array([100.0, 95.0]))
+        (array([0.01, 0.04]), array([1., 1.]))
+    """
     times = np.ones(n.shape[-1])
     times[0] = max(n.shape[-1] - 1, 1)
-    return np.divide(times, n**2, out=np.zeros(n.shape), where=n > 0)
+    each = np.divide(times, n**2, out=np.zeros(n.shape), where=n > 0)
+    if mass is not None:
+        each *= np.nan_to_num(over(mass, n))
+    even = n.min(axis=-1, keepdims=True) >= _EVEN_AS_SUMMED * n.max(axis=-1, keepdims=True)
+    return np.where(even, 1.0, each)

@@ -129,19 +129,18 @@ class KeptRows(NamedTuple):
         return cls(X, y - X @ coef, float(coef[1]))
 
     def error(self) -> float:
-        """Welch's: each arm has a residual variance of its own; slopes cost degrees of freedom and add leverage."""
-        n, k = self.X.shape
+        """Welch's: each arm has a residual variance of its own, and pays twice for the slopes that it has chosen.
+
+        Once because residuals of slopes fitted to them are too small, once because slopes vary.
+        """
         arms = [self.X[:, 1] == arm for arm in (0, 1)]
-        spent = (n - 2) / (n - k)
-        own = [spent * self.residual[arm].var(ddof=1) / arm.sum() for arm in arms]
-        if k == 2:
-            return float(np.sqrt(sum(own)))
-        means = [self.X[arm, 2:].mean(axis=0) for arm in arms]
-        within = [self.X[arm, 2:] - mean for arm, mean in zip(arms, means, strict=True)]
-        pooled = sum(variance * arm.sum() ** 2 for variance, arm in zip(own, arms, strict=True)) / n
-        apart = means[1] - means[0]
-        leverage = apart @ np.linalg.solve(sum(x.T @ x for x in within), apart)
-        return float(np.sqrt(sum(own) + pooled * leverage))
+        within = [self.X[arm, 2:] - self.X[arm, 2:].mean(axis=0) for arm in arms]
+        products = [x.T @ x for x in within]
+        variance = 0.0
+        for arm, square in zip(arms, products, strict=True):
+            n, chosen = int(arm.sum()), float(np.trace(np.linalg.solve(sum(products), square)))
+            variance += self.residual[arm].var(ddof=1) / n * (n - 1) / (n - 1 - 2 * chosen)
+        return float(np.sqrt(variance))
 
     def clustered_error(self, cluster: NDArray[np.intp]) -> float:
         """CR1: the residuals of a cluster stand together."""

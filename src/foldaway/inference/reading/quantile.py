@@ -87,11 +87,11 @@ def quantiles(binned: Binned, p: float, *, by_group: bool) -> Quantiles:
         by_group: Whether the error comes from groups of units; if not, records are taken as independent.
 
     Example:
-        >>> counts = np.zeros((2, 1, 102))  # 100 bins from 0 to 100, 50 records in each
+        >>> counts = np.zeros((2, 1, 102))  # 100 bins from 0 to 50, 50 records in each
         >>> counts[..., 1:101] = 50
-        >>> levels = quantiles(Binned(counts, np.linspace(0, 100, 101)), 0.9, by_group=False).levels
+        >>> levels = quantiles(Binned(counts, np.linspace(0, 50, 101)), 0.9, by_group=False).levels
         >>> levels.value.round(9).tolist(), np.sqrt(np.diag(levels.covariance)).round(3).tolist()
-        ([90.0, 90.0], [0.425, 0.425])
+        ([45.0, 45.0], [0.212, 0.212])
     """
     counts = binned.counts if by_group else binned.counts.sum(axis=-2, keepdims=True)
     found = stepped(counts, binned.edges, p, None if by_group else binned.squares)
