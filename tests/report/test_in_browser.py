@@ -86,11 +86,11 @@ def test_on_paper_everything_is_open_and_dark_on_white(browser: Browser, reports
 
 
 def test_pages_of_paper_are_filled(browser: Browser, reports: Path) -> None:
-    """A letter has 703 by 943 points within its margins; a page or two are lost to what stays together."""
+    """A letter has 703 by 943 points within its margins; a tenth is lost to what stays together."""
     with page_at(browser, written(reports, "many"), width=703) as watched:
         watched.page.emulate_media(media="print")
         height = watched.page.evaluate("document.body.scrollHeight")
-        assert watched.page.pdf().count(b"/Type /Page\n") <= height / 943 + 3
+        assert watched.page.pdf().count(b"/Type /Page\n") <= 1.1 * height / 943 + 1
 
 
 def test_the_counts_of_the_arms_fit_a_telephone(browser: Browser, reports: Path) -> None:

@@ -437,7 +437,7 @@ def test_every_outcome_is_there_at_a_glance_with_its_verdict(browser: Browser, s
         assert "Revenue, harm, same, revenue p95" in page.get_by_label("The plan", exact=True).inner_text()
         assert page.get_by_text("so their sum may differ from the records folded").is_visible()
         page.get_by_role("button", name="harm").click()
-        until(page, lambda: text(page, "#verdict") == "treatment does not make harm worse by more than 5.")
+        until(page, lambda: text(page, "#verdict") == "treatment makes harm worse, by less than 5.")
         assert text(page, "#interval").startswith("≤")
         assert page.get_by_label("Estimator", exact=True).input_value() == "adjusted"
         page.get_by_role("button", name="revenue p95").click()
