@@ -8,6 +8,7 @@ distribution function, as `stepped` has it.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import NamedTuple
 
 from foldaway.inference.blended import FEW_CARRIERS, blended_difference
@@ -121,7 +122,7 @@ def quantile_at_one_look(levels: Levels, confidence: float, claim: Claim, *, tol
     z = float(ndtri(0.5 + claim.coverage(confidence) / 2))
     exact = float(steps.value[1] - steps.value[0])
     lower, upper = (float(end) for end in steps.difference(1, z))
-    statistic, p_value, against = claim.by_student(lambda t: float(steps.score(1, t)), math.inf)
+    statistic, p_value, against = claim.by_student(cache(lambda t: float(steps.score(1, t))), math.inf)
     width = found.std_error / 4
     if told:  # about the level that is told, as far as from the exact one
         shift = (found.estimate or 0.0) - exact

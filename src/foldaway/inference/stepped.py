@@ -42,8 +42,8 @@ WIDE = 0.05
 # Standard errors of a normal distribution beyond which there are no chances to tell apart.
 _FAR = 37.0
 
-# Of a bisection, each of which halves what is not known of a normal score.
-_HALVINGS = 40
+# A normal score is searched for among so many at once, so many times over: its last digits are those of a double.
+_PARTS, _ROUNDS = 8, 14
 
 
 class Stepped(NamedTuple):
@@ -134,12 +134,13 @@ class Stepped(NamedTuple):
         difference = self.value[..., arm] - self.value[..., control]
         with np.errstate(invalid="ignore"):
             side = np.sign(difference - threshold)
-        inside, outside = np.zeros(difference.shape), np.full(difference.shape, _FAR)
-        for _ in range(_HALVINGS):
-            middle = (inside + outside) / 2
-            lower, upper = self.difference(arm, middle, control)
+        inside, width = np.zeros(difference.shape), _FAR
+        steps = np.arange(1.0, _PARTS).reshape(-1, *(1,) * difference.ndim)
+        for _ in range(_ROUNDS):
+            width /= _PARTS
+            lower, upper = self.difference(arm, inside + width * steps, control)
             apart = np.where(side > 0, lower > threshold, upper < threshold)
-            inside, outside = np.where(apart, middle, inside), np.where(apart, outside, middle)
+            inside = inside + width * np.logical_and.accumulate(apart, axis=0).sum(axis=0)
         return np.where(np.isnan(difference), np.nan, side * inside)
 
     def _in_bin(self, heights: Floats, place: NDArray[np.intp], outward: float) -> Floats:
@@ -148,7 +149,8 @@ class Stepped(NamedTuple):
         upper, lower = (np.take_along_axis(heights, each, -1)[..., 0] for each in (at, before))
         lower = np.where(place > 0, lower, 0.0)
         part = np.clip(np.nan_to_num(over(self.p - lower, upper - lower), nan=outward), 0, 1)
-        unknown = np.take_along_axis(self.unknown, at, -1)[..., 0]
+        every = np.broadcast_to(self.unknown, heights.shape)
+        unknown = np.take_along_axis(every, at, -1)[..., 0]
         return _value(self.edges, place, np.where(unknown, outward, part))
 
 
