@@ -30,11 +30,11 @@ PLAN = fa.Plan(
 KEY = bytes(range(16))
 
 
-def make(seed: int, n: int = 4000, units: int = 700) -> pd.DataFrame:
+def make(seed: int, n: int = 4000, units: int = 700, share: float = 0.5) -> pd.DataFrame:
     """Records of units that are alike, scattered over the table."""
     rng = np.random.default_rng(seed)
     unit = rng.integers(0, units, n)
-    treated = rng.random(units)[unit] < 0.5
+    treated = rng.random(units)[unit] < share
     before = rng.normal(12, 4, n)
     country = rng.choice(["de", "fr", "us"], n)
     mean = 1 + 0.8 * before + 1.5 * (country == "fr") + 0.3 * treated + rng.normal(size=units)[unit]
@@ -75,9 +75,12 @@ def assert_same(one: fa.Trial, other: fa.Trial, rtol: float = 1e-9) -> None:
 # Outside truths.
 
 
-def test_before_saving_adjusted_is_the_regression_on_kept_rows_with_arms_weighted_alike() -> None:
-    rows = make(1)
-    weights = 1 / rows.groupby("variant")["variant"].transform("size") ** 2
+@pytest.mark.parametrize("share", [0.5, 0.25])
+def test_before_saving_adjusted_is_the_regression_on_kept_rows(share: float) -> None:
+    """Where one arm is much the smaller, it counts most: the variance of the difference is smallest with n⁻²."""
+    rows = make(1, share=share)
+    sizes = rows.groupby("variant")["variant"].transform("size")
+    weights = 1 / sizes**2 if share < 0.5 else np.ones(len(rows))
     effects = folded(PLAN, rows[:1500], rows[1500:]).effects()
     for outcome in PLAN.measured:
         fit = smf.wls(f"{outcome} ~ variant + revenue_before + country", rows, weights=weights).fit(

@@ -125,6 +125,6 @@ def crowded(seed: int, *, units: int = 200, each: int = 100, lost: float = 0.0, 
     )
     x = level + 0.3 * rng.normal(size=len(unit))
     rows = {"group": np.array(["a", "b"])[arm[unit]], "unit": unit, "x": x, "y": x + rng.normal(size=len(unit))}
-    trial = fa.Trial(plan, key=bytes(16)) if plan.bootstrap else fa.Trial(plan)
+    trial = fa.Trial(plan, key=bytes(16) if plan.keyed else None)
     trial.fold(rows)
     return trial
