@@ -51,6 +51,11 @@ class GroupedState(msgspec.Struct):
     strata: Any = None
     histograms: list[Any] = []
 
+    @property
+    def of_none(self) -> bool:
+        """Whether it is of no records."""
+        return self.moments is None and self.sums is None
+
 
 class StateBeside(GroupedState):
     """The same beside moments by arm, up to the fourth order, of a plan that keeps them."""

@@ -51,7 +51,10 @@ def fitted_cases_of(held: Held) -> CompleteCases | None:
 
     There covariates and outcomes vary within arms and strata, and what lies between strata is left out.
     """
-    return cases_of(held if not isinstance(held, Rich) or held.strata is None else held.strata)
+    if (cases := cases_of(held)) is None:
+        return None
+    strata = grouped_of(held).strata
+    return cases if strata is None else cases_of(strata)
 
 
 def arms_of(held: Held) -> Sequence[ArmTally]:
@@ -106,7 +109,7 @@ def _restored(state: Any, plan: Plan) -> Grouped:
     if saved.released is not None:
         sums = restored_release(saved.released, plan)
         return Lean(plan, sums, empty.predictor, released=True, histograms=empty.histograms, segments=empty.segments)
-    if saved.moments is None and saved.sums is None:
+    if saved.of_none:
         return empty
     held = _restored_cells(saved, _cells(plan))
     if len(saved.segments) != len(plan.segments):
@@ -127,7 +130,7 @@ def _restored(state: Any, plan: Plan) -> Grouped:
 
 def _restored_cells(saved: GroupedState, empty: Grouped) -> Grouped:
     """What was held of cells, of which these are the empty ones."""
-    if saved.moments is None and saved.sums is None:
+    if saved.of_none:
         return empty
     if (saved.strata is None) != (empty.strata is None):
         raise StateError("the state does not fit its plan: it has other strata.")
@@ -146,8 +149,10 @@ def _restored_cells(saved: GroupedState, empty: Grouped) -> Grouped:
 
 def _restored_bare(saved: GroupedState, empty: Grouped) -> Grouped:
     plan = empty.plan
-    if saved.moments is not None:
-        if (cases := cases_of(empty)) is None or saved.sums is not None:
+    if None not in (saved.moments, saved.sums):
+        raise StateError("the state is damaged: it has the tallies of a rich trial beside those of a lean one.")
+    if saved.sums is None:
+        if (cases := cases_of(empty)) is None:
             raise StateError("the state does not fit its plan: it has other tallies.")
         return Rich(plan, cases.restored(saved.moments))
     predictor = empty.predictor
