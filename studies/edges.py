@@ -21,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import foldaway as fa
-from foldaway.effects.from_sums import Reading
+from foldaway.effects.from_sums import SumsRead
 from foldaway.inference.levels import difference_of
 from foldaway.keeping.secret import Secret
 from foldaway.numerics.block import Floats
@@ -501,7 +501,7 @@ def _shown_error(trial: fa.Trial, row: fa.Effect) -> float:
     if row.se_kind not in ("welch", "jackknife"):
         return row.std_error or 0.0
     outcome = next(each for each in trial.plan.outcomes if each.name == row.outcome)
-    levels = Reading.of(grouped_of(trial.tallies)).exact((row.estimator, row.se_kind), outcome)
+    levels = SumsRead.of(grouped_of(trial.tallies)).exact((row.estimator, row.se_kind), outcome)
     return math.sqrt(float(difference_of(levels, list(trial.plan.arms).index(row.arm)).variance))
 
 

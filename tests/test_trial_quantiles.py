@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import foldaway as fa
-from foldaway.effects.from_sums import Reading
+from foldaway.effects.from_sums import SumsRead
 from foldaway.inference.stepped import Stepped
 from foldaway.tallies import grouped_of
 from latencies import QUANTILES, latencies
@@ -86,7 +86,7 @@ def test_clustered_errors_are_those_of_another_package_but_for_how_users_fall_in
         theirs = PEERS[str(p)]["gbstats, clustered"]["std_error"]
         assert np.sqrt(np.mean(spread**2)) == pytest.approx(theirs, rel=0.13)
     for outcome in trials[0].plan.outcomes:
-        steps = Reading.of(grouped_of(trials[0].tallies)).exact(("difference", "jackknife"), outcome).steps
+        steps = SumsRead.of(grouped_of(trials[0].tallies)).exact(("difference", "jackknife"), outcome).steps
         assert isinstance(steps, Stepped)
         assert np.all((steps.df > 25) & (steps.df < 32))
 

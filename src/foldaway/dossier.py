@@ -18,20 +18,20 @@ from foldaway.report.page.kept import planned
 OPEN = "[To be filled in by the controller]"
 
 
-class Table(msgspec.Struct, frozen=True):
+class DossierTable(msgspec.Struct, frozen=True):
     """Rows under headings."""
 
     headings: list[str]
     rows: list[list[str]]
 
 
-class Section(msgspec.Struct, frozen=True):
+class DossierSection(msgspec.Struct, frozen=True):
     """One question of the law, and its answer."""
 
     title: str
     law: str
     paragraphs: list[str] = []
-    table: Table | None = None
+    table: DossierTable | None = None
 
 
 class Dossier(msgspec.Struct, frozen=True):
@@ -46,8 +46,8 @@ class Dossier(msgspec.Struct, frozen=True):
     trial: str
     fingerprint: str
     units: int
-    record_of_processing: list[Section]
-    impact_assessment: list[Section]
+    record_of_processing: list[DossierSection]
+    impact_assessment: list[DossierSection]
 
     def to_json(self) -> str:
         """For machines."""
@@ -67,7 +67,7 @@ class Dossier(msgspec.Struct, frozen=True):
         return "\n\n".join(parts) + "\n"
 
 
-def _markdown(section: Section) -> str:
+def _markdown(section: DossierSection) -> str:
     parts = [f"### {section.title} ({section.law})", *section.paragraphs]
     if section.table is not None:
         rows = [section.table.headings, ["---"] * len(section.table.headings), *section.table.rows]
@@ -83,28 +83,32 @@ def dossier(
     return Dossier(plan.name, plan.fingerprint, units, record, list(_assessment(plan, units)))
 
 
-def _record(plan: Plan, controller: str, purpose: str, recipients: Sequence[str]) -> Iterator[Section]:
+def _record(plan: Plan, controller: str, purpose: str, recipients: Sequence[str]) -> Iterator[DossierSection]:
     arms = ", ".join(f"“{arm}” ({share:.4g})" for arm, share in plan.arms.items())
     outcomes = ", ".join(f"“{outcome.name}”" for outcome in plan.outcomes)
     question = f"A randomised trial with the arms {arms}. It estimates the differences between them in {outcomes}."
-    yield Section("Controller and data protection officer", "Art. 30(1)(a)", [controller or OPEN])
-    yield Section("Purpose", "Art. 30(1)(b)", [purpose or OPEN, question])
+    yield DossierSection("Controller and data protection officer", "Art. 30(1)(a)", [controller or OPEN])
+    yield DossierSection("Purpose", "Art. 30(1)(b)", [purpose or OPEN, question])
     who = f"the units in the column “{plan.unit}”" if plan.unit else "whoever a record is about; the plan names no unit"
-    yield Section(
+    yield DossierSection(
         "Data subjects and personal data",
         "Art. 30(1)(c)",
         [f"Data subjects are {who}. The trial reads these fields and no others:"],
-        Table(["field", "role", "what becomes of it"], list(_fields(plan))),
+        DossierTable(["field", "role", "what becomes of it"], list(_fields(plan))),
     )
     others = f"Effects are shown to: {', '.join(recipients)}." if recipients else OPEN
     spaced = (
         "Nobody receives records. Others receive effects only: rounded to a quarter of their standard error, from at "
         f"least {plan.privacy.smallest_cell:,} units in every arm, and new ones only after the trial has grown."
     )
-    yield Section("Recipients", "Art. 30(1)(d)", [others, spaced])
-    yield Section("Transfers to third countries", "Art. 30(1)(e)", [OPEN, "foldaway itself sends nothing anywhere."])
-    yield Section("Time limits for erasure", "Art. 30(1)(f)", [], Table(["what", "until when"], list(_limits(plan))))
-    yield Section("Security measures", "Art. 30(1)(g)", list(_measures(plan)))
+    yield DossierSection("Recipients", "Art. 30(1)(d)", [others, spaced])
+    yield DossierSection(
+        "Transfers to third countries", "Art. 30(1)(e)", [OPEN, "foldaway itself sends nothing anywhere."]
+    )
+    yield DossierSection(
+        "Time limits for erasure", "Art. 30(1)(f)", [], DossierTable(["what", "until when"], list(_limits(plan)))
+    )
+    yield DossierSection("Security measures", "Art. 30(1)(g)", list(_measures(plan)))
 
 
 def _fields(plan: Plan) -> Iterator[list[str]]:
@@ -150,15 +154,15 @@ def _measures(plan: Plan) -> Iterator[str]:
         yield f"Effects are released once, with noise: ε = {plan.release.epsilon:g}, δ = {plan.release.delta:g}."
 
 
-def _assessment(plan: Plan, units: int) -> Iterator[Section]:
+def _assessment(plan: Plan, units: int) -> Iterator[DossierSection]:
     kept = [[name, what, f"{numbers:,}"] for name, what, numbers in planned(plan)]
-    yield Section(
+    yield DossierSection(
         "The processing, described",
         "Art. 35(7)(a)",
         ["Each record is added to running sums and is then gone. These numbers are kept, however many records come:"],
-        Table(["what", "meaning", "numbers"], kept),
+        DossierTable(["what", "meaning", "numbers"], kept),
     )
-    yield Section(
+    yield DossierSection(
         "Necessity and proportionality",
         "Art. 35(7)(b)",
         [
@@ -171,7 +175,7 @@ def _assessment(plan: Plan, units: int) -> Iterator[Section]:
     noise = "Only noise stops that: a `release` in the plan."
     if plan.release is not None:
         noise = f"The noise of the release bounds what they learn. {protected(plan)}"
-    yield Section(
+    yield DossierSection(
         "Residual risks",
         "Art. 35(7)(c)",
         [
@@ -185,8 +189,8 @@ def _assessment(plan: Plan, units: int) -> Iterator[Section]:
             "- Copies of records, tallies or keys that somebody made outside foldaway are not deleted with the trial.",
         ],
     )
-    yield Section("Measures against them", "Art. 35(7)(d)", list(_measures(plan)))
-    yield Section(
+    yield DossierSection("Measures against them", "Art. 35(7)(d)", list(_measures(plan)))
+    yield DossierSection(
         "Retention that the law demands",
         "to be checked",
         [

@@ -23,7 +23,7 @@ Number = TypeVar("Number", float, Array)
 Cluster = TypeVar("Cluster")
 
 
-class LeastSquares(NamedTuple):
+class RecursiveLeastSquares(NamedTuple):
     """What recursive least squares keeps between two records.
 
     Attributes:
@@ -92,15 +92,15 @@ def pate(y: Iterable[float], d: Iterable[float], probability: float) -> float:
 # Recursive Linear Regression for RCTs
 
 
-def _batch_least_squares(X: Array, y: Array, w: Array) -> LeastSquares:
+def _batch_least_squares(X: Array, y: Array, w: Array) -> RecursiveLeastSquares:
     if X.size == 0 or np.linalg.matrix_rank(X * np.sqrt(w)[:, None]) < X.shape[1]:
         raise EstimateError("The starting records do not identify every coefficient: start from more.")
     bread: Array = np.linalg.inv(X.T @ (w[:, None] * X)).astype(np.float64)
     coef = bread @ (X.T @ (w * y))
-    return LeastSquares(coef, bread, float(w @ (X @ coef - y) ** 2), float(w.sum()))
+    return RecursiveLeastSquares(coef, bread, float(w @ (X @ coef - y) ** 2), float(w.sum()))
 
 
-def recursive_least_squares(X: Array, y: Array, start: int) -> LeastSquares:
+def recursive_least_squares(X: Array, y: Array, start: int) -> RecursiveLeastSquares:
     """Least squares, one record at a time (Algorithm 1).
 
     The paper allows any m >= 0, but the first m records must identify all k coefficients.
@@ -118,10 +118,10 @@ def recursive_least_squares(X: Array, y: Array, start: int) -> LeastSquares:
         bread = bread - bread @ np.outer(x_i, x_i) @ bread / gain  # Eq. 13
         coef = coef + bread @ x_i * (y_i - x_i @ coef)  # Eq. 12: the bread from after it
         n += 1
-    return LeastSquares(coef, bread, float(S), n)
+    return RecursiveLeastSquares(coef, bread, float(S), n)
 
 
-def iid_covariance(fit: LeastSquares) -> Array:
+def iid_covariance(fit: RecursiveLeastSquares) -> Array:
     """The covariance of the coefficients under i.i.d. errors (Eq. 10).
 
     The residual variance is S/(n-k-1) as published (Eq. 11), though k already counts the intercept. The rest
@@ -177,7 +177,7 @@ def bootstrap_pate(y: Iterable[float], d: Iterable[float], probability: float, w
     return mean
 
 
-def weighted_recursive_least_squares(X: Array, y: Array, w: Array, start: int) -> LeastSquares:
+def weighted_recursive_least_squares(X: Array, y: Array, w: Array, start: int) -> RecursiveLeastSquares:
     """Weighted least squares, one record at a time (Appendix).
 
     Minimising sum w_i (y_i - x_i'b)^2 is least squares on sqrt(w_i) x_i and sqrt(w_i) y_i. Put these into
@@ -198,7 +198,7 @@ def weighted_recursive_least_squares(X: Array, y: Array, w: Array, start: int) -
         bread = bread - w_i * bread @ np.outer(x_i, x_i) @ bread / gain
         coef = coef + bread @ (w_i * x_i) * (y_i - x_i @ coef)
         n += w_i
-    return LeastSquares(coef, bread, float(S), float(n))
+    return RecursiveLeastSquares(coef, bread, float(S), float(n))
 
 
 def bootstrap_least_squares(X: Array, y: Array, weights: Iterable[ArrayLike], start: int) -> Array:

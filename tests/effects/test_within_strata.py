@@ -10,7 +10,7 @@ import pytest
 import statsmodels.formula.api as smf
 
 import foldaway as fa
-from foldaway.effects.from_sums import Reading
+from foldaway.effects.from_sums import SumsRead
 from foldaway.inference.blocked_groups import LONE
 from foldaway.inference.levels import difference_of
 from foldaway.tallies import grouped_of
@@ -105,7 +105,7 @@ def test_one_stratum_is_none() -> None:
 def own_error(trial: fa.Trial, outcome: str, estimator: str) -> float:
     """The error by groups, as it is before uneven arms are read with what they lack of their own spread."""
     (wanted,) = (each for each in trial.plan.outcomes if each.name == outcome)
-    levels = Reading.of(grouped_of(trial.tallies)).exact((estimator, "jackknife"), wanted)
+    levels = SumsRead.of(grouped_of(trial.tallies)).exact((estimator, "jackknife"), wanted)
     return float(np.sqrt(difference_of(levels, 1).variance))
 
 

@@ -24,7 +24,7 @@ from foldaway.evidence.ledger import (
     WRITTEN,
     Entry,
     Ledger,
-    Line,
+    SignedEntry,
 )
 from foldaway.evidence.signing import Signer, canonical, digest
 from foldaway.evidence.verifying import verify
@@ -239,6 +239,6 @@ def test_what_is_no_certificate_is_told_so(data: bytes) -> None:
 
 def test_entries_of_an_unknown_kind_are_refused() -> None:
     entry = Entry("party", "2026-11-16T13:00:00Z", {}, [], SIGNER.key)
-    data = issue(SIGNER, "{}", "{}", Ledger([Line(entry, SIGNER.sign(entry.signed()))]), []).dumps()
+    data = issue(SIGNER, "{}", "{}", Ledger([SignedEntry(entry, SIGNER.sign(entry.signed()))]), []).dumps()
     assert any("not an entry that foldaway writes" in fault for fault in verify(data).faults)
     assert independent(data)

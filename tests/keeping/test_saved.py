@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import foldaway as fa
 from foldaway.errors import TooEarly
-from foldaway.keeping.folded_files import Entry, FilePositions
+from foldaway.keeping.folded_files import FoldedFile, FilePositions
 from foldaway.keeping.saved import MAGIC, Positions, Saved, StreamPositions, load, loads, of_kind
 from foldaway.keeping.secret import Secret
 from foldaway.keeping.user_keys import FileKey, destroy_user_key, user_file_key, user_key
@@ -31,7 +31,7 @@ def state() -> bytes:
 
 
 places = st.dictionaries(st.text(max_size=3), st.lists(st.integers(0, 2**63), max_size=3).map(tuple), max_size=3)
-entries = st.builds(Entry, st.binary(max_size=16), st.binary(max_size=16), st.booleans(), st.binary(max_size=16))
+entries = st.builds(FoldedFile, st.binary(max_size=16), st.binary(max_size=16), st.booleans(), st.binary(max_size=16))
 STREAM = StreamPositions("nats ORDERS", places={"": (17,)})
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import foldaway as fa
 from foldaway.inference.power import Aim, crossing, design_effect, single_look
-from foldaway.planning.comparing import Asked, Comparing, Design
+from foldaway.planning.comparing import Asked, Comparing, CommonDesign
 
 PEERS: dict[str, list[dict[str, Any]]] = json.loads((Path(__file__).parents[1] / "data/power/peers.json").read_text())
 
@@ -26,7 +26,7 @@ def aim(alternative: str, alpha: float) -> Aim:
 def comparing(baseline: fa.Baseline, alternative: Any, alpha: float = 0.05, ratio: float = 1.0) -> Comparing:
     arms = {"control": 1 / (1 + ratio), "arm": ratio / (1 + ratio)}
     tail = alpha / 2 if alternative == "two-sided" else alpha
-    return Comparing(Design(arms), "arm", baseline, Asked("different", tail, 1, alternative))
+    return Comparing(CommonDesign(arms), "arm", baseline, Asked("different", tail, 1, alternative))
 
 
 @pytest.mark.parametrize("of", PEERS["t_tests"], ids=str)

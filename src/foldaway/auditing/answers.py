@@ -21,7 +21,7 @@ from foldaway.inference.rounding import STEPS
 NAME = "differencing"
 
 
-class Told(NamedTuple):
+class AnswerTold(NamedTuple):
     """What an answer tells of one arm and outcome: the number of records, their mean, and how far it may be off."""
 
     records: float
@@ -29,19 +29,19 @@ class Told(NamedTuple):
     doubt: float
 
 
-def told_by(effects: Effects) -> dict[tuple[str, str], Told]:
+def told_by(effects: Effects) -> dict[tuple[str, str], AnswerTold]:
     """The arms' means by outcome and arm, in rows of the difference in means."""
-    found: dict[tuple[str, str], Told] = {}
+    found: dict[tuple[str, str], AnswerTold] = {}
     for row in effects:
         if row.estimator == "difference" and row.estimate is not None and row.control_level is not None:
             # Half a step of the smaller of two levels' errors, as if both arms were alike.
             doubt = (row.std_error or 0.0) / math.sqrt(2) / STEPS / 2 if effects.rounded else 0.0
-            found[row.outcome, row.control] = Told(row.n_control or 0, row.control_level, doubt)
-            found[row.outcome, row.arm] = Told(row.n_arm or 0, row.control_level + row.estimate, doubt)
+            found[row.outcome, row.control] = AnswerTold(row.n_control or 0, row.control_level, doubt)
+            found[row.outcome, row.arm] = AnswerTold(row.n_arm or 0, row.control_level + row.estimate, doubt)
     return found
 
 
-def _between(points: Sequence[Told]) -> ArmCells:
+def _between(points: Sequence[AnswerTold]) -> ArmCells:
     """The records between one answer and the next as cells; sums that are in doubt are left out."""
     records, totals = [], []
     for before, now in pairwise(points):
@@ -56,7 +56,7 @@ def _between(points: Sequence[Told]) -> ArmCells:
 
 def attack_answers(answers: Sequence[Effects]) -> Iterator[Finding]:
     """How many people's amounts the answers' differences are."""
-    series: dict[tuple[str, str], list[Told]] = {}
+    series: dict[tuple[str, str], list[AnswerTold]] = {}
     for answer in answers:
         for place, told in told_by(answer).items():
             series.setdefault(place, []).append(told)

@@ -54,7 +54,7 @@ class ArmCells(NamedTuple):
         return ArmCells(self.records - before.records, total, self.square - before.square, positive)
 
 
-class Solved(NamedTuple):
+class CellsSolved(NamedTuple):
     """What each attack on the cells of an arm finds."""
 
     alone: list[Range]
@@ -104,7 +104,7 @@ def _arm(sums: Sums, arm: int, column: int) -> ArmCells:
     return ArmCells(count, total, square, positive)
 
 
-def solve(arm: ArmCells) -> Solved:
+def solve(arm: ArmCells) -> CellsSolved:
     """Carry the attacks out on one arm.
 
     Example:
@@ -119,14 +119,14 @@ def solve(arm: ArmCells) -> Solved:
     others, rest = int(count[~single].sum()), float(total[~single].sum())
     square = arm.square - float((total[single] ** 2).sum())
     if others == 2 and np.isfinite(square):
-        return Solved(alone, both(rest, square), [], 0.0, 0)
+        return CellsSolved(alone, both(rest, square), [], 0.0, 0)
     several = (count > 1) & (total > 0) if arm.positive and np.isfinite(square) else np.zeros(len(count), bool)
     found = _dominated(count[several], total[several], square, float((total[~single & ~several] ** 2).sum()))
     hidden = np.flatnonzero(several)[[not each.near for each in found]] if found else np.flatnonzero(several)
     if not arm.positive:
         hidden = np.flatnonzero((count > 1) & (total != 0))
     expected, claims = _sparse(count, total, hidden)
-    return Solved(alone, [], [each for each in found if each.near], expected, claims)
+    return CellsSolved(alone, [], [each for each in found if each.near], expected, claims)
 
 
 def _dominated(count: Floats, total: Floats, square: float, elsewhere: float) -> list[Range]:

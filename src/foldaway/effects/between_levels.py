@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.effects.from_sums import Reading
+from foldaway.effects.from_sums import SumsRead
 from foldaway.errors import EstimateError
 from foldaway.inference.alexander_govern import Differing, differing, effects_differ, means_by_level
 from foldaway.inference.anytime import evidence_of
@@ -26,7 +26,7 @@ from foldaway.plan import Outcome
 from foldaway.plan.vocabulary import ESTIMATORS, JACKKNIFE
 
 
-def levels_differ(levels: Sequence[Reading], outcome: Outcome, estimator: str, kind: str, arm: int) -> Differing:
+def levels_differ(levels: Sequence[SumsRead], outcome: Outcome, estimator: str, kind: str, arm: int) -> Differing:
     """The test, for the levels that are to be compared.
 
     Args:
@@ -59,7 +59,7 @@ def levels_differ(levels: Sequence[Reading], outcome: Outcome, estimator: str, k
     return effects_differ(means, 1, carriers=carriers, size=size)
 
 
-def _effect(level: Reading, outcome: Outcome, estimator: str, kind: str, arm: int) -> tuple[float, float, float]:
+def _effect(level: SumsRead, outcome: Outcome, estimator: str, kind: str, arm: int) -> tuple[float, float, float]:
     """A level's effect, its variance and how well this is known."""
     try:
         found = level.exact((estimator, kind), outcome, recentred=False)

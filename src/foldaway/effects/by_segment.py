@@ -18,7 +18,7 @@ import numpy as np
 from foldaway.effects.between_levels import levels_differ
 from foldaway.effects.door import Door
 from foldaway.effects.effect import Effect
-from foldaway.effects.from_sums import Reading
+from foldaway.effects.from_sums import SumsRead
 from foldaway.effects.rows import row_from
 from foldaway.effects.segment import BySegment
 from foldaway.inference.adjusting import fit_starts
@@ -58,7 +58,7 @@ def by_segment(plan: Plan, tallies: Grouped, door: Door) -> list[BySegment]:
 def _by_level(plan: Plan, column: str, segment: Segment[Grouped], outcome: Outcome, door: Door) -> Iterator[BySegment]:
     """One outcome's, for every arm."""
     levels = sorted(level for level in segment.levels if sum(segment.level(level).counts))
-    readings = {level: Reading.of(segment.level(level)) for level in levels}
+    readings = {level: SumsRead.of(segment.level(level)) for level in levels}
     rows = {
         level: _leading([row_from(plan, each) for each in door.found(reading.found_of(outcome))])
         for level, reading in readings.items()

@@ -190,7 +190,7 @@ def _paragraphs(texts: Sequence[str]) -> str:
     return "".join(f"<p>{escape(text)}</p>" for text in texts)
 
 
-class Table(NamedTuple):
+class EffectTable(NamedTuple):
     """One arm against the control, for one outcome; why some of its numbers are not there, and what it comes to."""
 
     title: str
@@ -226,27 +226,27 @@ def _joint_sentences(effects: Findings) -> list[str]:
     ]
 
 
-def _as_text(table: Table) -> str:
+def _as_text(table: EffectTable) -> str:
     reasons = (fill(f"– {reason}", WIDTH, subsequent_indent="  ") for reason in table.reasons)
     summary = [fill(table.summary, WIDTH)] if table.summary else []
     return "\n".join([table.title, text_table(table.header, table.rows, left=table.names), *reasons, *summary])
 
 
-def _as_html(table: Table) -> str:
+def _as_html(table: EffectTable) -> str:
     after = [*table.reasons, *([table.summary] if table.summary else [])]
     return html_table(table.header, table.rows, table.title) + _paragraphs(after)
 
 
-def _by_segment(effects: Findings) -> Iterator[Table]:
+def _by_segment(effects: Findings) -> Iterator[EffectTable]:
     for each in effects.segments:
         title = f"{effects.heading(each.outcome)}: {each.arm} against {each.control}, by {each.column}"
-        yield Table(title, *each.table(effects.confidence), each.reasons, 1, each.summary)
+        yield EffectTable(title, *each.table(effects.confidence), each.reasons, 1, each.summary)
 
 
-def _tables(effects: Findings) -> Iterator[Table]:
+def _tables(effects: Findings) -> Iterator[EffectTable]:
     for each in comparisons(effects):
         columns = _columns(each.rows, effects.confidence)
-        yield Table(
+        yield EffectTable(
             f"{effects.heading(each.outcome)}: {each.arm} against {each.control}",
             list(columns),
             list(zip(*columns.values(), strict=True)),

@@ -47,7 +47,7 @@ _LOWER_BOUND = (
 )
 
 
-class Moments(NamedTuple):
+class MomentsRead(NamedTuple):
     """The moments of a trial's arms, as they are read.
 
     Attributes:
@@ -102,7 +102,7 @@ class Moments(NamedTuple):
         return left_out_notes(self.plan, [column - len(self.arms) for column in left_out if column >= len(self.arms)])
 
 
-def _of_estimator(moments: Moments, outcome: Outcome, name: str, question: Question) -> Iterator[Found]:
+def _of_estimator(moments: MomentsRead, outcome: Outcome, name: str, question: Question) -> Iterator[Found]:
     """What one estimator says, with each kind of error; or why it does not."""
     plan, place = moments.plan, question.outcome
     arms = [question.arms[0], question.arms[question.arm]]

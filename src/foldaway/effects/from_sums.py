@@ -45,7 +45,7 @@ _IN_ONE_FRAME = 1e-6
 _BINARY = 1e-9
 
 
-class Reading(NamedTuple):
+class SumsRead(NamedTuple):
     """Sums, as they are read.
 
     Attributes:
@@ -60,10 +60,10 @@ class Reading(NamedTuple):
     plain: Sums
     strata: Sums | None
     why: str
-    once_more: Sequence[Reading] = ()
+    once_more: Sequence[SumsRead] = ()
 
     @classmethod
-    def of(cls, tallies: Grouped) -> Reading:
+    def of(cls, tallies: Grouped) -> SumsRead:
         """With moments in their own frame, and their sums."""
         cases, strata, why = fitted_cases_of(tallies), tallies.strata, tallies.why
         if cases is not None:

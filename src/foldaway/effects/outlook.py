@@ -30,7 +30,7 @@ from foldaway.table import ABSENT, number, text_table
 _MOST = 1e13
 
 
-class Ahead(msgspec.Struct, frozen=True, kw_only=True):
+class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     """One arm against the control on one outcome. A number that cannot be told is None; ``why`` may say why.
 
     ``width`` is how wide the interval is now, ``smallest`` the effect that is found by then with the chance that was
@@ -50,7 +50,7 @@ class Ahead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, repr=False)
-class Outlook(Sequence[Ahead]):
+class Outlook(Sequence[Forecast]):
     """What a trial can still find.
 
     Attributes:
@@ -65,7 +65,7 @@ class Outlook(Sequence[Ahead]):
         wanted_width: How wide intervals may be.
     """
 
-    rows: tuple[Ahead, ...]
+    rows: tuple[Forecast, ...]
     trial: str
     records: int
     by: int
@@ -160,10 +160,10 @@ def _ahead(
     width: float | None,
     per_day: float | None,
     sequential: bool,
-) -> Ahead:
+) -> Forecast:
     """One row."""
     lead, now = comparison.lead, sum(effects.counts.values())
-    row = Ahead(outcome=lead.outcome, arm=lead.arm, control=lead.control)
+    row = Forecast(outcome=lead.outcome, arm=lead.arm, control=lead.control)
     interval = _interval(effects, lead, now, sequential)
     if interval is None:
         return msgspec.structs.replace(row, why=lead.why or (lead.anytime_why if sequential else None))

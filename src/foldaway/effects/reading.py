@@ -12,8 +12,8 @@ from foldaway.effects.door import OWN, Door
 from foldaway.effects.effect import Effect
 from foldaway.effects.effects import Effects
 from foldaway.effects.found import Found
-from foldaway.effects.from_moments import Moments
-from foldaway.effects.from_sums import Reading
+from foldaway.effects.from_moments import MomentsRead
+from foldaway.effects.from_sums import SumsRead
 from foldaway.effects.headline import comparisons
 from foldaway.effects.released import release_notes
 from foldaway.effects.rows import row_from
@@ -40,7 +40,7 @@ def read_effects(
         tallies = against(control, tallies)
         plan = tallies.plan
     sums = grouped_of(tallies) if plan.keeps_sums else None
-    effects = effects_of(plan, dropped, door, sums=sums, moments=Moments(plan, arms_of(tallies), population))
+    effects = effects_of(plan, dropped, door, sums=sums, moments=MomentsRead(plan, arms_of(tallies), population))
     if sums is None or excess(dropped, tallies.n, plan.drop_limit):
         return effects
     return replace(effects, segments=by_segment(plan, sums, door))
@@ -52,7 +52,7 @@ def effects_of(
     door: Door = OWN,
     *,
     sums: Grouped | None = None,
-    moments: Moments | None = None,
+    moments: MomentsRead | None = None,
     units: Mapping[str, int] | None = None,
     notes: Iterable[str] = (),
 ) -> Effects:
@@ -93,10 +93,10 @@ def effects_of(
     return effects if reading is None else replace(effects, joint=_joint(effects, reading, door))
 
 
-def _reading(plan: Plan, sums: Grouped) -> Reading:
+def _reading(plan: Plan, sums: Grouped) -> SumsRead:
     if plan.release is not None and not sums.released:
         raise Unreleased()
-    return Reading.of(sums)
+    return SumsRead.of(sums)
 
 
 def _place(plan: Plan, found: Found) -> tuple[int, int, int, int]:
@@ -106,7 +106,7 @@ def _place(plan: Plan, found: Found) -> tuple[int, int, int, int]:
     return *order, list(ERRORS).index(kind)
 
 
-def _joint(effects: Effects, reading: Reading, door: Door) -> dict[str, JointTest]:
+def _joint(effects: Effects, reading: SumsRead, door: Door) -> dict[str, JointTest]:
     """By outcome, whether any of several arms differs from the control, by the estimator and error that lead."""
     plan, tests = reading.plan, {}
     leads: dict[str, list[Effect]] = {}

@@ -26,7 +26,7 @@ _WITH_ARMS = 7
 _UNIT = re.compile(r" \([^()]{1,6}\)$")
 
 
-class Line(NamedTuple):
+class ScorecardLine(NamedTuple):
     """A comparison's verdict and its numbers as text, in the decimal places that the effect's error deserves."""
 
     verdict: Verdict
@@ -37,7 +37,7 @@ class Line(NamedTuple):
     interval: str
 
 
-def lines_of(effects: Findings, *, short: bool = False) -> list[Line]:
+def lines_of(effects: Findings, *, short: bool = False) -> list[ScorecardLine]:
     """The lines of a scorecard; short ones have large numbers in thousands, millions and so on."""
     leads = [each.lead for each in comparisons(effects)]
     lines = []
@@ -45,7 +45,7 @@ def lines_of(effects: Findings, *, short: bool = False) -> list[Line]:
         text = partial(compact, digits=3) if short else partial(number, places=places_for([row.std_error]))
         control, level, effect = map(text, (said.control_level, said.level, said.estimate))
         interval = interval_text(said.ci_lower, said.ci_upper, text=text)
-        lines.append(Line(said, effects.heading(row.outcome), control, level, signed(effect), interval))
+        lines.append(ScorecardLine(said, effects.heading(row.outcome), control, level, signed(effect), interval))
     return lines
 
 

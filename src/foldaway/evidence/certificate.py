@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from foldaway.evidence.ledger import Ledger, Line, now, software
+from foldaway.evidence.ledger import Ledger, SignedEntry, now, software
 from foldaway.evidence.signing import Signer, canonical
 
 FORMAT = "foldaway certificate 1"
@@ -49,7 +49,7 @@ class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     plan: str
     effects: str | None
     existed: list[Existed]
-    ledger: list[Line]
+    ledger: list[SignedEntry]
     software: Software
 
 

@@ -72,7 +72,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return digest(self.signed())
 
 
-class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SignedEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An entry and its signature."""
 
     entry: Entry
@@ -88,7 +88,7 @@ class Ledger(msgspec.Struct, frozen=True):
         (['plan registered', 'trial closed'], True)
     """
 
-    lines: list[Line] = []
+    lines: list[SignedEntry] = []
 
     def __iter__(self) -> Iterator[Entry]:
         return (line.entry for line in self.lines)
@@ -153,7 +153,7 @@ class Ledger(msgspec.Struct, frozen=True):
         """With one more entry, after the last one; or, where ledgers were merged, after the heads of all of them."""
         previous = list(heads) or ([self.head] if self.lines else [])
         entry = Entry(kind, time or now(), dict(content or {}), previous, signer.key)
-        return Ledger([*self.lines, Line(entry, signer.sign(entry.signed()))])
+        return Ledger([*self.lines, SignedEntry(entry, signer.sign(entry.signed()))])
 
     def merge(self, other: Ledger, signer: Signer) -> Ledger:
         """The ledger of both trials, which were merged; if one has all entries of the other, that one."""

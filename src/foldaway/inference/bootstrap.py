@@ -73,7 +73,7 @@ class Resampled(NamedTuple):
     replicates_left_out: int
 
 
-class Spread(NamedTuple):
+class DistributionForm(NamedTuple):
     """The form of a distribution: quantiles at `SHARES`, and the skewness, which is zero for a symmetric one."""
 
     quantiles: tuple[float, ...]
@@ -196,7 +196,7 @@ def _percentile_p_value(effects: Floats, claim: Claim) -> float:
     return float(min(1.0, share[claim.alternative]))
 
 
-def spread(distribution: Distribution) -> Spread | None:
+def spread(distribution: Distribution) -> DistributionForm | None:
     """The spread of an effect over the replicates, which tells no single one; None where there are too few of them.
 
     Example:
@@ -213,4 +213,4 @@ def spread(distribution: Distribution) -> Spread | None:
     about = effects - effects.mean()
     deviation = float(np.sqrt(np.mean(about**2)))
     skewness = float(np.mean((about / deviation) ** 3)) if deviation > 0 else 0.0
-    return Spread(tuple(float(q) for q in np.quantile(effects, SHARES)), skewness)
+    return DistributionForm(tuple(float(q) for q in np.quantile(effects, SHARES)), skewness)

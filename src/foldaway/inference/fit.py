@@ -70,7 +70,7 @@ class Units(NamedTuple):
     carries: float
 
 
-class Reading(NamedTuple):
+class ModelRows(NamedTuple):
     """How a model reads an arm's framed rows s: model row = rows · s_x, residual = scale·s_y − s_x'δ."""
 
     rows: Floats
@@ -218,12 +218,12 @@ class Fit:
         both = sum(clusters.meat(self.outcome, reading.delta, side * reading.scale) for side in (1, -1))
         return reading.rows, np.sqrt(np.maximum(np.diag(both), 0))
 
-    def reading(self, arm: int) -> Reading:
+    def reading(self, arm: int) -> ModelRows:
         """The model in an arm's own frame; there δ is small, and nothing large cancels in the residual."""
         model, B, k = self.models[arm], self._changes[arm], self._k
         delta = B[:k, :k] @ (model.L.T @ self.coef) - model.scale * B[:k, self._column]
         scale = float(model.scale * B[self._column, self._column])
-        return Reading((model.L @ B[:k, :k].T)[self.used], delta, scale)
+        return ModelRows((model.L @ B[:k, :k].T)[self.used], delta, scale)
 
     def leverage(self, arm: int) -> Floats:
         """V (k by k) with X V X' the part of the hat matrix that belongs to rows X of an arm, in the arm's frame."""

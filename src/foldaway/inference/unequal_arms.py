@@ -43,7 +43,7 @@ TOO_FEW = "an arm has too few records to be adjusted for covariates, so there is
 """Why an arm has no error."""
 
 
-class Coefficients(NamedTuple):
+class ContrastSlopes(NamedTuple):
     """The coefficients, and how many of them each arm has chosen, over the leading axes.
 
     Attributes:
@@ -55,7 +55,7 @@ class Coefficients(NamedTuple):
     freedom: Floats
 
 
-def contrast_coefficients(xx: Floats, xy: Floats, n: Floats) -> Coefficients:
+def contrast_coefficients(xx: Floats, xy: Floats, n: Floats) -> ContrastSlopes:
     """The coefficients for comparisons with the first arm.
 
     Args:
@@ -75,10 +75,10 @@ def contrast_coefficients(xx: Floats, xy: Floats, n: Floats) -> Coefficients:
     scale = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
     inverse = np.linalg.pinv(scale[..., :, None] * whole * scale[..., None, :], rcond=_NO_SPREAD, hermitian=True)
     inverse = scale[..., :, None] * inverse * scale[..., None, :]
-    return Coefficients(inverse @ both, np.einsum("...ij,...aji->...a", inverse, each))
+    return ContrastSlopes(inverse @ both, np.einsum("...ij,...aji->...a", inverse, each))
 
 
-def contrast_rate(spread: Spread) -> Coefficients:
+def contrast_rate(spread: Spread) -> ContrastSlopes:
     """λ, and how much of it each arm has chosen, from second-order sums of y and ỹ.
 
     Fixed in the jackknife, as `adjusted_mean` takes it: λ chosen again without each group, from few of them, widened
@@ -100,7 +100,7 @@ def contrast_rate(spread: Spread) -> Coefficients:
     predicted = np.where(predicted > 1e-9 * (yy + aa), predicted, 0.0)
     chosen = np.where(predicted > 0, yy - ya, 0.0)
     found = contrast_coefficients(predicted[..., None, None], chosen[..., None, None], spread.weight)
-    return Coefficients(found.beta[..., 0, 0], found.freedom)
+    return ContrastSlopes(found.beta[..., 0, 0], found.freedom)
 
 
 def with_freedom(levels: Levels, freedom: Floats, records: Floats | None = None) -> Levels:

@@ -20,7 +20,7 @@ from foldaway.keeping.disk import trouble
 _LENGTH = 16
 
 
-class Entry(msgspec.Struct, array_like=True):
+class FoldedFile(msgspec.Struct, array_like=True):
     """A file whose records are in the state.
 
     Attributes:
@@ -42,7 +42,7 @@ class FilePositions(msgspec.Struct, tag="files"):
     """What is saved of the list: its salt, and the entries by the hash of the files' names."""
 
     salt: bytes
-    files: dict[bytes, Entry]
+    files: dict[bytes, FoldedFile]
 
 
 class FoldedFiles:
@@ -75,7 +75,7 @@ class FoldedFiles:
         """Whether a file of this name is in the state, there or not."""
         return self._name(path) in self.positions.files
 
-    def look(self, path: Path) -> Entry:
+    def look(self, path: Path) -> FoldedFile:
         """The entry that the file would have as it is now.
 
         Raises:
@@ -84,7 +84,7 @@ class FoldedFiles:
         with instead_of(OSError, lambda error: SourceError(f"{path} {trouble(error)}")):
             now = os.stat(path)
         stamp = f"{now.st_size} {now.st_mtime_ns}"
-        return Entry(self._hash("stamp", stamp), self._hash("place", f"{stamp} {now.st_dev} {now.st_ino}"))
+        return FoldedFile(self._hash("stamp", stamp), self._hash("place", f"{stamp} {now.st_dev} {now.st_ino}"))
 
     def mark(self, path: Path) -> bytes:
         """The file as it is now in one hash: of its name, size and time of last change, and its place on the disk.
@@ -114,7 +114,7 @@ class FoldedFiles:
             )
         return False
 
-    def enter(self, path: Path, entry: Entry) -> None:
+    def enter(self, path: Path, entry: FoldedFile) -> None:
         """Note that the file's records are in the state."""
         self.positions.files[self._name(path)] = entry
         self._places.add(entry.place)

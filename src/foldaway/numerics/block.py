@@ -65,7 +65,7 @@ class Block:
         return int(self.rows.shape[1])
 
 
-class Piece(NamedTuple):
+class CellPiece(NamedTuple):
     """Some records: their cells, columns by records, the ỹ of outcomes and observation weights, if there are any."""
 
     cell: Cells

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.numerics.block import Arms, Cells, Floats, Hashes, Piece
+from foldaway.numerics.block import Arms, Cells, Floats, Hashes, CellPiece
 
 CROSS, MASS, WEIGHT, RECORDS, ABSOLUTE, TOTAL, SQUARE, FIRST = range(8)
 """The sums of an outcome y in a cell: Σw²dd̃, Σw², Σw, n, Σ|wy|, Σwd, Σw²d², Σw²d, where d = y − about.
@@ -17,7 +17,7 @@ TILDE = 3
 FIELDS = FIRST + 1 + TILDE
 
 
-def add_sums(piece: Piece, about: Floats, groups: int, missing: bool, sums: Floats) -> None:
+def add_sums(piece: CellPiece, about: Floats, groups: int, missing: bool, sums: Floats) -> None:
     """Add records to the sums of their cells.
 
     Args:
@@ -58,7 +58,9 @@ def add_sums(piece: Piece, about: Floats, groups: int, missing: bool, sums: Floa
             add(CROSS, pairs[0][0] * pairs[1][1])
 
 
-def add_joint(piece: Piece, about: Floats, groups: int, missing: bool, pairs: NDArray[np.intp], joint: Floats) -> None:
+def add_joint(
+    piece: CellPiece, about: Floats, groups: int, missing: bool, pairs: NDArray[np.intp], joint: Floats
+) -> None:
     """Add Σ w² (u − about)(v − about)' of pairs of outcomes to those of their cells.
 
     `joint` is by cell, pair and, for the one outcome and the other, (y, ỹ); all else is as `add_sums` has it.

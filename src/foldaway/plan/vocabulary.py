@@ -70,7 +70,7 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Estimator(Word):
+class EstimatorWord(Word):
     """An estimator; its phrase says what it estimates.
 
     Attributes:
@@ -126,13 +126,13 @@ class Error(Word):
         """Whether it allows for units with several records, wherever it is offered."""
         return self.by_unit or self.name == JACKKNIFE
 
-    def serves(self, estimator: Estimator) -> bool:
+    def serves(self, estimator: EstimatorWord) -> bool:
         """Whether the estimator has it."""
         return self.source in estimator.sources and (not self.only_for or estimator.name in self.only_for)
 
 
 @dataclass(frozen=True)
-class Mode(Word):
+class ModeWord(Word):
     """What devices send in a federated trial; its phrase says what a device does.
 
     Attributes:
@@ -213,8 +213,8 @@ TOTAL, COMPLIERS, DIFFERENCE = "total", "compliers", "difference"
 
 # In the order in which they are reported.
 ESTIMATORS = _by_name(
-    Estimator(DIFFERENCE, "the plain difference between the arms", rank=4, sources=(SUMS, MOMENTS)),
-    Estimator(
+    EstimatorWord(DIFFERENCE, "the plain difference between the arms", rank=4, sources=(SUMS, MOMENTS)),
+    EstimatorWord(
         "adjusted",
         "the difference between the arms' means, minus what the covariates predict",
         needs=(_COVARIATES, FROM_SUMS),
@@ -223,7 +223,7 @@ ESTIMATORS = _by_name(
         "narrows the interval.",
         adjusts=True,
     ),
-    Estimator(
+    EstimatorWord(
         "regression",
         "the difference adjusted for the covariates",
         needs=(_REGRESSORS, _FROM_MOMENTS),
@@ -232,7 +232,7 @@ ESTIMATORS = _by_name(
         because="it adjusts for the covariates, and the arms are too small to be adjusted each on its own.",
         adjusts=True,
     ),
-    Estimator(
+    EstimatorWord(
         "interacted",
         "the difference adjusted for the covariates, arm by arm",
         needs=(_REGRESSORS, _FROM_MOMENTS),
@@ -243,7 +243,7 @@ ESTIMATORS = _by_name(
         adjusts=True,
         by_arm=True,
     ),
-    Estimator(
+    EstimatorWord(
         "ipw",
         "the difference between the arms' means, with each record weighted by 1 over the probability of its arm",
         needs=(_FROM_MOMENTS, _ONE_STRATUM),
@@ -252,7 +252,7 @@ ESTIMATORS = _by_name(
         residuals_of="difference",
         assumes=True,
     ),
-    Estimator(
+    EstimatorWord(
         "horvitz_thompson",
         "the mean over all records of outcomes divided by the probability of their arm, as in the paper",
         needs=(_FROM_MOMENTS, _ONE_STRATUM),
@@ -262,14 +262,14 @@ ESTIMATORS = _by_name(
         assumes=True,
         by_name=True,
     ),
-    Estimator(
+    EstimatorWord(
         COMPLIERS,
         "the effect on those who take the treatment up because they were assigned to it",
         needs=(_RECEIVED, FROM_SUMS),
         because="the plan asks for the effect of what was received.",
         of_effects=True,
     ),
-    Estimator(
+    EstimatorWord(
         TOTAL,
         "the difference between totals: what all units together would have had in the arm and in the control",
         needs=(FROM_SUMS,),
@@ -340,11 +340,11 @@ ERRORS = _by_name(
     ),
 )
 
-MODES: dict[str, Mode] = _by_name(
-    Mode("one-message", "sends its tallies once", sites=True),
-    Mode("scores", "sends tallies during the trial, and its scores at the close", collects=(UNITS, LEVERAGE)),
-    Mode("delta", "sends sums of outcomes alone", (_NO_COVARIATES, _COUNTED)),
-    Mode("sums", "sends sums of outcomes and its random group", (_CALIBRATED, _COUNTED), sites=True, keeps=SUMS),
+MODES: dict[str, ModeWord] = _by_name(
+    ModeWord("one-message", "sends its tallies once", sites=True),
+    ModeWord("scores", "sends tallies during the trial, and its scores at the close", collects=(UNITS, LEVERAGE)),
+    ModeWord("delta", "sends sums of outcomes alone", (_NO_COVARIATES, _COUNTED)),
+    ModeWord("sums", "sends sums of outcomes and its random group", (_CALIBRATED, _COUNTED), sites=True, keeps=SUMS),
 )
 
 

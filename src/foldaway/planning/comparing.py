@@ -33,7 +33,7 @@ _STEPS = 25
 
 
 @dataclass(frozen=True)
-class Design:
+class CommonDesign:
     """What all comparisons of a trial have in common.
 
     Attributes:
@@ -88,7 +88,7 @@ class Asked(NamedTuple):
 class Comparing:
     """An arm, an outcome's baseline, and what has to be shown."""
 
-    design: Design
+    design: CommonDesign
     arm: str
     baseline: Baseline
     asked: Asked

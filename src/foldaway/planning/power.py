@@ -12,7 +12,7 @@ from foldaway.errors import EstimateError
 from foldaway.plan import Outcome, Plan
 from foldaway.planning.answer import Power
 from foldaway.planning.baseline import Baseline, baselines_of
-from foldaway.planning.comparing import GUARDING, Alternative, Asked, Comparing, Design, Goal, Planned, Wanted
+from foldaway.planning.comparing import GUARDING, Alternative, Asked, Comparing, CommonDesign, Goal, Planned, Wanted
 
 T = TypeVar("T")
 By: TypeAlias = T | Mapping[str, T] | None
@@ -206,7 +206,7 @@ def _require_reachable(name: str, comparing: Comparing, effect: float, margin: f
         raise EstimateError(f'{name}: an effect that {what} cannot be shown to be "{goal}", however large the trial.')
 
 
-def _whole(design: Design, size: float | None) -> tuple[int | None, int | None]:
+def _whole(design: CommonDesign, size: float | None) -> tuple[int | None, int | None]:
     """Records and units, whole ones in every arm."""
     if size is None:
         return None, None
@@ -240,7 +240,7 @@ def _baselines(baseline: Baseline | Mapping[str, Baseline] | Findings, plan: Pla
 
 def _design(
     plan: Plan | None, arms: Mapping[str, float] | None, per_unit: float | None, size_cv: float, sequential: bool
-) -> Design:
+) -> CommonDesign:
     shares = dict(arms) if arms is not None else dict(_TWO) if plan is None else dict(plan.arms)
     total = sum(shares.values())
     if len(shares) < 2 or not all(0 < share < math.inf for share in shares.values()):
@@ -251,7 +251,7 @@ def _design(
         raise EstimateError("`size_cv` must be 0 or more.")
     clustered = (per_unit or 1) != 1 if plan is None else plan.unit is not None and not plan.one_record_per_unit
     groups = (_GROUPS if clustered else None) if plan is None else plan.groups if plan.grouped else None
-    return Design(
+    return CommonDesign(
         {arm: share / total for arm, share in shares.items()},
         groups=groups,
         records_per_unit=per_unit if per_unit is not None else None if clustered else 1.0,
@@ -262,7 +262,7 @@ def _design(
     )
 
 
-def _rate(design: Design, records: float | None, units: float | None) -> float | None:
+def _rate(design: CommonDesign, records: float | None, units: float | None) -> float | None:
     """Records a day."""
     if records is not None and units is not None:
         raise EstimateError("give `records_per_day` or `units_per_day`, not both.")
@@ -273,14 +273,14 @@ def _rate(design: Design, records: float | None, units: float | None) -> float |
     return records
 
 
-def _records_of(design: Design, units: float, setting: str) -> float:
+def _records_of(design: CommonDesign, units: float, setting: str) -> float:
     if design.records_per_unit is None:
         raise EstimateError(f"`{setting}` needs `records_per_unit`.")
     return units * design.records_per_unit
 
 
 def _size(
-    design: Design, rate: float | None, records: float | None, units: float | None, days: float | None
+    design: CommonDesign, rate: float | None, records: float | None, units: float | None, days: float | None
 ) -> float | None:
     """Records of the whole trial, if they are given in any form."""
     given = [each for each in (records, units, days) if each is not None]
@@ -368,7 +368,7 @@ def _effect(
 
 
 def _notes(
-    design: Design, known: Collection[Baseline], correction: str, family: int, rows: Sequence[Planned]
+    design: CommonDesign, known: Collection[Baseline], correction: str, family: int, rows: Sequence[Planned]
 ) -> Iterator[str]:
     if family > 1 and any(row.goal != "not worse" for row in rows):
         allowed = f"the trial's {family} comparisons ({CORRECTION_NAMES[correction]})"

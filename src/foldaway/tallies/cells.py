@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from foldaway.errors import StateError
 from foldaway.keeping.state import Array
-from foldaway.numerics.block import Cells, Floats, Piece
+from foldaway.numerics.block import Cells, Floats, CellPiece
 
 STEP = 1 << 16
 """Records per step: few enough for their arrays to stay in a core's cache, and enough of them in each of some hundred
@@ -112,10 +112,10 @@ class ByCell(ByArm):
         for start in range(0, len(cell), STEP):
             part = np.s_[..., start : start + STEP]
             more = (None if each is None else each[part] for each in (tilde, weights))
-            folded = folded.fold_pieces([Piece(cell[part], y[part], *more)], compiled=compiled)
+            folded = folded.fold_pieces([CellPiece(cell[part], y[part], *more)], compiled=compiled)
         return folded
 
-    def fold_pieces(self, pieces: Iterable[Piece], *, compiled: bool) -> Self:
+    def fold_pieces(self, pieces: Iterable[CellPiece], *, compiled: bool) -> Self:
         """Take records in that come in pieces."""
         raise NotImplementedError
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.numerics.block import Piece
+from foldaway.numerics.block import CellPiece
 from foldaway.numerics.threads import on_threads, one_blas_thread
 from foldaway.records.batch import Batch
 from foldaway.tallies.cells import STEP, cell_of
@@ -91,15 +91,15 @@ class _Pieces:
     stop: int
     compiled: bool
 
-    def __iter__(self) -> Iterator[Piece]:
+    def __iter__(self) -> Iterator[CellPiece]:
         shape = self.sums.shape
         for cell, rows, _, weight in _dealt(self.batch, self.start, self.stop, shape.groups, _PIECE, self.compiled):
             x, y = rows[1 : len(rows) - shape.outcomes], rows[len(rows) - shape.outcomes :]
             tilde = None if self.predictor is None else self.predictor.adjusted(x, y, compiled=self.compiled)
-            yield Piece(cell, y, tilde, weight)
+            yield CellPiece(cell, y, tilde, weight)
 
 
-def _dealt(batch: Batch, start: int, stop: int, groups: int, step: int, compiled: bool) -> Iterator[Piece]:
+def _dealt(batch: Batch, start: int, stop: int, groups: int, step: int, compiled: bool) -> Iterator[CellPiece]:
     """A part of the batch in steps, dealt to cells."""
     assert batch.arm is not None
     for at in range(start, stop, step):
@@ -111,4 +111,4 @@ def _dealt(batch: Batch, start: int, stop: int, groups: int, step: int, compiled
             cell = cells(arm, hashes, groups)
         else:
             cell = cell_of(arm, None if hashes is None else group_of(hashes, groups), groups)
-        yield Piece(cell, batch.assemble(part), None, None if batch.weight is None else batch.weight[part])
+        yield CellPiece(cell, batch.assemble(part), None, None if batch.weight is None else batch.weight[part])

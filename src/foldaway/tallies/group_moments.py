@@ -18,7 +18,7 @@ import numpy as np
 
 from foldaway.errors import EstimateError
 from foldaway.keeping.state import Array, decode_part
-from foldaway.numerics.block import Block, Cells, Floats, Piece, Shape
+from foldaway.numerics.block import Block, Cells, Floats, CellPiece, Shape
 from foldaway.numerics.linalg import append_rows, frame_rows
 from foldaway.tallies.cells import ByCell, Sizes
 from foldaway.tallies.moments import Frame
@@ -93,7 +93,7 @@ class GroupMoments(ByCell):
         """The number of records."""
         return int(self.records.sum())
 
-    def fold_pieces(self, pieces: Iterable[Piece], *, compiled: bool) -> Self:
+    def fold_pieces(self, pieces: Iterable[CellPiece], *, compiled: bool) -> Self:
         """Take records in that come in pieces, of which the first makes the frame if there is none yet."""
         folded = self
         for piece in pieces:
@@ -112,7 +112,7 @@ class GroupMoments(ByCell):
             folded = there._plus(made)
         return folded
 
-    def _write(self, piece: Piece, compiled: bool) -> None:
+    def _write(self, piece: CellPiece, compiled: bool) -> None:
         """Add a piece's records to these moments, in place."""
         arms, groups, row, _ = self.shape
         cell, rows, _, weight = piece

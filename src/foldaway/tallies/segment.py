@@ -17,7 +17,7 @@ from foldaway.tallies.levels import OTHER, identity, name_of, united, with_marks
 MOST_LEVELS = 100
 
 
-class Cells(Protocol):
+class HeldOfSegment(Protocol):
     """What can be held of a segment."""
 
     @property
@@ -38,7 +38,7 @@ class Cells(Protocol):
         """Both sets of records."""
 
 
-C = TypeVar("C", bound=Cells)
+C = TypeVar("C", bound=HeldOfSegment)
 
 
 class Segment(NamedTuple, Generic[C]):

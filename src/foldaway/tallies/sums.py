@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from foldaway.errors import EstimateError, StateError
 from foldaway.keeping.state import Array, decode_part
-from foldaway.numerics.block import Floats, Piece
+from foldaway.numerics.block import Floats, CellPiece
 from foldaway.numerics.cell_sums import ABSOLUTE, CROSS, FIELDS, FIRST, MASS, RECORDS, SQUARE, TILDE, TOTAL, WEIGHT
 from foldaway.tallies.cells import ByCell, Sizes, cell_of
 
@@ -175,7 +175,7 @@ class Sums(ByCell):
         totals: Floats = self.total[..., column] + self.weights(column % self.shape.outcomes) * self.level[column]
         return totals
 
-    def fold_pieces(self, pieces: Iterable[Piece], *, compiled: bool) -> Self:
+    def fold_pieces(self, pieces: Iterable[CellPiece], *, compiled: bool) -> Self:
         """Take records in that come in pieces; these are gone through a second time if the first was not enough."""
         shape = self.shape
         if (first_piece := next(iter(pieces), None)) is None:
@@ -333,7 +333,9 @@ class Sums(ByCell):
         return f"Sums: n={self.n:_} | {words}"
 
 
-def _by_cell(shape: SumsShape, pieces: Iterable[Piece], center: Floats, compiled: bool) -> tuple[Floats, Floats | None]:
+def _by_cell(
+    shape: SumsShape, pieces: Iterable[CellPiece], center: Floats, compiled: bool
+) -> tuple[Floats, Floats | None]:
     """The sums of `numerics.cell_sums` about each arm's center, by arm and group; and those of pairs, by arm."""
     if compiled:
         from foldaway.numerics.kernels.sums import add_joint, add_sums
@@ -359,7 +361,7 @@ def _by_cell(shape: SumsShape, pieces: Iterable[Piece], center: Floats, compiled
     return sums, joint.reshape(arms, groups, *joint.shape[1:]).sum(axis=1) if len(pairs) else None
 
 
-def _level(piece: Piece) -> Floats:
+def _level(piece: CellPiece) -> Floats:
     """A number near the values of each column."""
     head = np.concatenate([v[:, :_HEAD] for v in (piece.y, piece.tilde) if v is not None])
     here = ~np.isnan(head)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from foldaway.numerics import cell_sums
-from foldaway.numerics.block import Piece
+from foldaway.numerics.block import CellPiece
 from foldaway.numerics.cell_sums import FIELDS
 from foldaway.numerics.kernels import sums
 
@@ -23,7 +23,7 @@ def test_the_sums_are_those_of_numpy(n: int, missing: bool, weighted: bool, tild
     if missing:
         y[rng.random((2, n)) < 0.2] = np.nan
     cell, weight = rng.integers(0, CELLS, n), rng.uniform(0.5, 2, n) if weighted else None
-    piece = Piece(cell, y, ty if tilde else None, weight)
+    piece = CellPiece(cell, y, ty if tilde else None, weight)
     about = rng.normal(size=(CELLS // GROUPS, 2, 2))
     ours, theirs = np.ones((2, CELLS, 2, FIELDS))  # they are added to what is there
     for add, to in ((sums.add_sums, ours), (cell_sums.add_sums, theirs)):

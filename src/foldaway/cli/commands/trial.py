@@ -93,9 +93,9 @@ def outlook(
         print_json(answer)
         return
 
-    from foldaway.effects.outlook import Ahead, Outlook
+    from foldaway.effects.outlook import Forecast, Outlook
 
-    rows = msgspec.convert(answer["rows"], tuple[Ahead, ...])
+    rows = msgspec.convert(answer["rows"], tuple[Forecast, ...])
     about = {field: answer[field] for field in ("records", "by", "days", "power", "confidence")}
     print(Outlook(rows=rows, trial=name, sequential=True, wanted_width=width, **about))
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from foldaway.effects import Effects
 from foldaway.effects.door import TOLD, Door
-from foldaway.effects.from_moments import Moments as Reading
+from foldaway.effects.from_moments import MomentsRead as Reading
 from foldaway.effects.reading import effects_of
 from foldaway.errors import MessageError, StateError, instead_of, many
 from foldaway.federated.messages import (

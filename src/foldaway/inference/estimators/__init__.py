@@ -13,7 +13,7 @@ from foldaway.inference.bootstrap import ArmReplicates, Distribution, Replicated
 from foldaway.inference.contrast import Contrast, Question, common_frame
 
 
-class Estimator(Protocol):
+class Computation(Protocol):
     """How an estimator is computed, mostly as a `Regression`: all that is to know of it beside its declaration."""
 
     def fitted(self, question: Question) -> Contrast:
@@ -25,9 +25,9 @@ class Estimator(Protocol):
         ...
 
 
-def computation(name: str) -> Estimator:
+def computation(name: str) -> Computation:
     """The estimator of a name."""
-    return cast(Estimator, import_module(f"{__name__}.{name}").ESTIMATOR)
+    return cast(Computation, import_module(f"{__name__}.{name}").ESTIMATOR)
 
 
 def estimator(name: str, question: Question) -> Contrast:

@@ -34,7 +34,7 @@ class MeanDifference(Contrast):
         return float(contrast @ cr1_by_arm(self.fit) @ contrast) if kind == CR1 else common
 
 
-class Difference(Regression):
+class DifferenceOfMeans(Regression):
     """Means of arms, whose records weigh alike."""
 
     def weights(self, question: Question) -> Sequence[float]:
@@ -56,4 +56,4 @@ class Difference(Regression):
         return MeanDifference(found.fit, found.effect, found.base, found.center)
 
 
-ESTIMATOR = Difference()
+ESTIMATOR = DifferenceOfMeans()

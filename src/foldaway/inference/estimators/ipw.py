@@ -8,10 +8,10 @@ are from the plan's; the paper's own form, which does not normalise, is `horvitz
 from __future__ import annotations
 
 from foldaway.inference.contrast import Question
-from foldaway.inference.estimators.difference import Difference
+from foldaway.inference.estimators.difference import DifferenceOfMeans
 
 
-class InverseProbabilities(Difference):
+class InverseProbabilities(DifferenceOfMeans):
     """The arms' means, each record weighted by 1/π of its arm."""
 
     def weights(self, question: Question) -> list[float]:

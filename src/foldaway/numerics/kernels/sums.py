@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.numerics.block import Arms, Cells, Floats, Hashes, Piece
+from foldaway.numerics.block import Arms, Cells, Floats, Hashes, CellPiece
 from foldaway.numerics.cell_sums import ABSOLUTE, CROSS, FIRST, MASS, RECORDS, SQUARE, TILDE, TOTAL, WEIGHT
 from foldaway.numerics.kernels.compiling import njit, njit_part, run
 
@@ -28,12 +28,12 @@ def _cells(arm: Arms, hashes: Hashes, groups: int, cell: Cells) -> None:
         cell[i] = np.intp(arm[i]) * groups + np.intp(hashes[i] & np.uint64(groups - 1))
 
 
-def add_sums(piece: Piece, about: Floats, groups: int, missing: bool, sums: Floats) -> None:
+def add_sums(piece: CellPiece, about: Floats, groups: int, missing: bool, sums: Floats) -> None:
     """Add records to the sums of their cells, as `foldaway.numerics.cell_sums.add_sums` does."""
     run(_add_sums, *_arrays(piece), about, groups, missing, sums)
 
 
-def _arrays(piece: Piece) -> tuple[Cells, Floats, Floats, Floats]:
+def _arrays(piece: CellPiece) -> tuple[Cells, Floats, Floats, Floats]:
     """As compiled loops take them: what is not there is empty."""
     y = np.ascontiguousarray(piece.y)
     tilde = y[:0] if piece.tilde is None else np.ascontiguousarray(piece.tilde)
@@ -82,7 +82,7 @@ def _shift(groups: int) -> int:
     return shift
 
 
-def add_joint(piece: Piece, about: Floats, groups: int, missing: bool, pairs: Cells, joint: Floats) -> None:
+def add_joint(piece: CellPiece, about: Floats, groups: int, missing: bool, pairs: Cells, joint: Floats) -> None:
     """Add products of pairs of outcomes to those of their cells, as `foldaway.numerics.cell_sums.add_joint` does."""
     run(_add_joint, *_arrays(piece), about, groups, missing, pairs, joint)
 

@@ -22,14 +22,14 @@ from foldaway.effects.numbers import (
 )
 from foldaway.effects.released import release_notes
 from foldaway.effects.verdict import NONE, Verdict
-from foldaway.inference.bootstrap import SHARES, Spread
+from foldaway.inference.bootstrap import SHARES, DistributionForm
 from foldaway.plan.vocabulary import DIFFERENCE, ERRORS, ESTIMATORS, SUMS
 from foldaway.report.drawing.figures import axis_over, axis_row, box_row, interval_row
 from foldaway.report.drawing.markup import Html, html, named, tag
 from foldaway.report.page.document import Section, badge, card, details, table
 from foldaway.table import number, places_for
 
-Spreads = Mapping[tuple[str, str], Spread]
+Spreads = Mapping[tuple[str, str], DistributionForm]
 """The spread of the bootstrap that a comparison is shown with, by outcome and arm."""
 
 _SIGNS = {
@@ -243,7 +243,7 @@ def _bootstrap(comparison: Comparison, spreads: Spreads | None) -> Html | None:
     return html(sentence, tag("figure", caption, rows))
 
 
-def _form(spread: Spread | None) -> str:
+def _form(spread: DistributionForm | None) -> str:
     if spread is None:
         return "There are too few replicates to show their spread."
     skewness = typeset(signed(number(spread.skewness, places=2)))

@@ -100,7 +100,7 @@ class Ahead(msgspec.Struct, frozen=True):
     records_per_day: float | None
     power: float
     confidence: float
-    rows: list[outlook.Ahead]
+    rows: list[outlook.Forecast]
 
 
 Told = TypeVar("Told", Answer, TrialStatus)

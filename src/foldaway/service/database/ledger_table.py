@@ -12,7 +12,7 @@ import msgspec
 import sqlalchemy as sa
 
 from foldaway.auditing.finding import Audit
-from foldaway.evidence.ledger import CLOSED, KEY_DESTROYED, Ledger, Line, software
+from foldaway.evidence.ledger import CLOSED, KEY_DESTROYED, Ledger, SignedEntry, software
 from foldaway.evidence.signing import Signer
 from foldaway.inference.rounding import round_count
 from foldaway.keeping.secret import Secret
@@ -45,7 +45,7 @@ class LedgerTable(SealedTable):
         """The hash that stands for all of it; empty if there is nothing."""
         query = sa.select(LEDGER.c.line).where(LEDGER.c.trial == trial).order_by(LEDGER.c.number.desc()).limit(1)
         rows = self._rows(query)
-        return msgspec.json.decode(rows[0].line, type=Line).entry.hash if rows else ""
+        return msgspec.json.decode(rows[0].line, type=SignedEntry).entry.hash if rows else ""
 
     def registered(self, row: TrialRow, key: bytes | None) -> Change:
         """Notes, in a transaction, that a plan was registered, and under which key its units will be hashed."""
@@ -101,7 +101,7 @@ class LedgerTable(SealedTable):
 
 def _read(connection: sa.Connection, trial: str) -> Ledger:
     query = sa.select(LEDGER.c.line).where(LEDGER.c.trial == trial).order_by(LEDGER.c.number)
-    return Ledger([msgspec.json.decode(line, type=Line) for line in connection.execute(query).scalars()])
+    return Ledger([msgspec.json.decode(line, type=SignedEntry) for line in connection.execute(query).scalars()])
 
 
 def _all_destroyed(ledger: Ledger, signer: Signer) -> Ledger:

@@ -21,7 +21,7 @@ from pathlib import Path
 from foldaway.errors import RecordError, SourceError, StateError, instead_of
 from foldaway.keeping.cohort import may_write
 from foldaway.keeping.disk import remove_traces, sync_folder, trouble
-from foldaway.keeping.folded_files import Entry, FilePositions, FoldedFiles
+from foldaway.keeping.folded_files import FoldedFile, FilePositions, FoldedFiles
 from foldaway.keeping.locks import locked
 from foldaway.keeping.saved import Positions, of_kind
 from foldaway.plan import Plan
@@ -169,7 +169,7 @@ class Backlog(AbstractContextManager["Backlog"]):
         self._end(trial, complete, before)
         return self.outcome
 
-    def _end(self, trial: Trial, complete: list[Path], before: dict[Path, Entry]) -> None:
+    def _end(self, trial: Trial, complete: list[Path], before: dict[Path, FoldedFile]) -> None:
         """Save what is left, unless that is too little to be told apart from single records."""
         if not trial.n:
             raise RecordError(none_folded(trial.dropped, "save"))
@@ -186,7 +186,7 @@ class Backlog(AbstractContextManager["Backlog"]):
         else:
             self.outcome.waiting, self.outcome.waiting_records = complete, new.records
 
-    def _commit(self, trial: Trial, complete: list[Path], before: dict[Path, Entry]) -> None:
+    def _commit(self, trial: Trial, complete: list[Path], before: dict[Path, FoldedFile]) -> None:
         start = time.monotonic()
         for path in complete:
             now = self.files.look(path)
