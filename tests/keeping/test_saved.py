@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import foldaway as fa
 from foldaway.errors import TooEarly
-from foldaway.keeping.folded_files import FoldedFile, FilePositions
+from foldaway.keeping.folded_files import FilePositions, FoldedFile
 from foldaway.keeping.saved import MAGIC, Positions, Saved, StreamPositions, load, loads, of_kind
 from foldaway.keeping.secret import Secret
 from foldaway.keeping.user_keys import FileKey, destroy_user_key, user_file_key, user_key

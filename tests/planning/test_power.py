@@ -14,7 +14,7 @@ import pytest
 
 import foldaway as fa
 from foldaway.inference.power import Aim, crossing, design_effect, single_look
-from foldaway.planning.comparing import Asked, Comparing, CommonDesign
+from foldaway.planning.comparing import Asked, CommonDesign, Comparing
 
 PEERS: dict[str, list[dict[str, Any]]] = json.loads((Path(__file__).parents[1] / "data/power/peers.json").read_text())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.numerics.block import Arms, Cells, Floats, Hashes, CellPiece
+from foldaway.numerics.block import Arms, CellPiece, Cells, Floats, Hashes
 
 CROSS, MASS, WEIGHT, RECORDS, ABSOLUTE, TOTAL, SQUARE, FIRST = range(8)
 """The sums of an outcome y in a cell: Σw²dd̃, Σw², Σw, n, Σ|wy|, Σwd, Σw²d², Σw²d, where d = y − about.

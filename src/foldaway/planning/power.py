@@ -12,7 +12,7 @@ from foldaway.errors import EstimateError
 from foldaway.plan import Outcome, Plan
 from foldaway.planning.answer import Power
 from foldaway.planning.baseline import Baseline, baselines_of
-from foldaway.planning.comparing import GUARDING, Alternative, Asked, Comparing, CommonDesign, Goal, Planned, Wanted
+from foldaway.planning.comparing import GUARDING, Alternative, Asked, CommonDesign, Comparing, Goal, Planned, Wanted
 
 T = TypeVar("T")
 By: TypeAlias = T | Mapping[str, T] | None

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from foldaway.errors import StateError
 from foldaway.keeping.state import Array
-from foldaway.numerics.block import Cells, Floats, CellPiece
+from foldaway.numerics.block import CellPiece, Cells, Floats
 
 STEP = 1 << 16
 """Records per step: few enough for their arrays to stay in a core's cache, and enough of them in each of some hundred

@@ -18,7 +18,7 @@ import numpy as np
 
 from foldaway.errors import EstimateError
 from foldaway.keeping.state import Array, decode_part
-from foldaway.numerics.block import Block, Cells, Floats, CellPiece, Shape
+from foldaway.numerics.block import Block, CellPiece, Cells, Floats, Shape
 from foldaway.numerics.linalg import append_rows, frame_rows
 from foldaway.tallies.cells import ByCell, Sizes
 from foldaway.tallies.moments import Frame

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from foldaway.errors import EstimateError, StateError
 from foldaway.keeping.state import Array, decode_part
-from foldaway.numerics.block import Floats, CellPiece
+from foldaway.numerics.block import CellPiece, Floats
 from foldaway.numerics.cell_sums import ABSOLUTE, CROSS, FIELDS, FIRST, MASS, RECORDS, SQUARE, TILDE, TOTAL, WEIGHT
 from foldaway.tallies.cells import ByCell, Sizes, cell_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.numerics.block import Arms, Cells, Floats, Hashes, CellPiece
+from foldaway.numerics.block import Arms, CellPiece, Cells, Floats, Hashes
 from foldaway.numerics.cell_sums import ABSOLUTE, CROSS, FIRST, MASS, RECORDS, SQUARE, TILDE, TOTAL, WEIGHT
 from foldaway.numerics.kernels.compiling import njit, njit_part, run
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from foldaway.errors import RecordError, SourceError, StateError, instead_of
 from foldaway.keeping.cohort import may_write
 from foldaway.keeping.disk import remove_traces, sync_folder, trouble
-from foldaway.keeping.folded_files import FoldedFile, FilePositions, FoldedFiles
+from foldaway.keeping.folded_files import FilePositions, FoldedFile, FoldedFiles
 from foldaway.keeping.locks import locked
 from foldaway.keeping.saved import Positions, of_kind
 from foldaway.plan import Plan
