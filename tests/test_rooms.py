@@ -50,6 +50,7 @@ ROOMS = (
     "sources/formats",
     "sources",
     FRONT_DOOR,
+    "account",
     "calibrating",
     "trial",
     "least_squares",

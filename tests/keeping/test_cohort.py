@@ -250,8 +250,8 @@ class Watched(Backlog):
         self.states: list[int] = []
         super().__init__(*arguments, **options)
 
-    def _write(self) -> None:
-        super()._write()
+    def _commit(self, *files: Any) -> None:
+        super()._commit(*files)
         self.states.append(fa.Trial.load(self.save).n)
 
 

@@ -58,7 +58,7 @@ class StreamPositions(msgspec.Struct, frozen=True, tag="stream"):
 
 
 Positions = FilePositions | StreamPositions
-P = TypeVar("P", FilePositions, StreamPositions)
+P = TypeVar("P", bound=Positions)
 
 _MADE_BY = {FilePositions: "a run over files", StreamPositions: "the consumer of a stream", type(None): "`Trial.save`"}
 

@@ -14,13 +14,13 @@ from typing import Any, cast
 
 import uvicorn
 
+from foldaway.account.pace import TICK, Pace
 from foldaway.errors import FoldawayError, instead_of
 from foldaway.forgetting.harden import harden, settle
 from foldaway.forgetting.rehearsal import rehearse
 from foldaway.keeping.disk import replace_file
 from foldaway.keeping.locks import locked
 from foldaway.keeping.planted import require_own
-from foldaway.service.collecting.pace import TICK, Pace
 from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store
 from foldaway.service.http.app import make_app

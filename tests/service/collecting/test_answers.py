@@ -14,12 +14,12 @@ import pytest
 
 import foldaway as fa
 from batches import receive
+from foldaway.account.pace import Pace
 from foldaway.effects.headline import headline
 from foldaway.errors import TooEarly, UnknownTrial, VaultError
 from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import GROWTH, Census
 from foldaway.service.collecting.answers import Answer, Answers, Candidate, Point, Series
-from foldaway.service.collecting.pace import Pace
 from foldaway.service.collecting.service import Service
 from foldaway.service.keys.vault import Vault
 from foldaway.sources.formats.body import Decoded, Limits

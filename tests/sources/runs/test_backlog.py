@@ -370,7 +370,7 @@ def test_a_draft_that_a_kill_has_left_is_gone_once_the_state_is_gone_on_from(fol
 
 
 def test_one_run_at_a_time(tmp_path: Path) -> None:
-    with locked(tmp_path / "state"), pytest.raises(fa.StateError, match="another run is saving"):
+    with locked(tmp_path / "state"), pytest.raises(fa.StateError, match="another program is writing to"):
         Backlog(PLAN, tmp_path / "state")
     with locked(tmp_path / "state"):
         pass

@@ -15,6 +15,7 @@ from typing import NamedTuple, Self
 
 import msgspec
 
+from foldaway.account.pace import Pace
 from foldaway.auditing.finding import Audit
 from foldaway.effects import Effects
 from foldaway.effects.door import TOLD
@@ -27,7 +28,6 @@ from foldaway.federated.replies.integrity import Integrity
 from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import Census, may_tell
 from foldaway.plan import Plan
-from foldaway.service.collecting.pace import Pace
 from foldaway.service.database.history_table import ToldRow, require_last
 from foldaway.service.database.shard_table import ShardRow, versions
 from foldaway.service.database.store import Store

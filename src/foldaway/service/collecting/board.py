@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
+from foldaway.account.pace import Pace
 from foldaway.service.collecting.answers import Federated
-from foldaway.service.collecting.pace import Pace
 
 
 class Board:

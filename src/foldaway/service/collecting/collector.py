@@ -8,9 +8,9 @@ from typing import NamedTuple
 import msgspec
 import pyarrow as pa
 
+from foldaway.account.pace import Pace
 from foldaway.errors import Conflict, FoldawayError, TrialClosed
 from foldaway.service.collecting.numbers import Numbers
-from foldaway.service.collecting.pace import Pace
 from foldaway.service.collecting.shard import Shard
 from foldaway.service.database.store import Store
 from foldaway.sources.formats.body import Decoded

@@ -14,6 +14,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from foldaway.account.pace import Pace, Waiting
 from foldaway.errors import (
     Conflict,
     FoldawayError,
@@ -32,7 +33,6 @@ from foldaway.federated.replies.published import Published
 from foldaway.keeping.cohort import Newcomers, least_to_publish, too_few_to_send
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
-from foldaway.service.collecting.pace import Pace, Waiting
 from foldaway.service.database.device_table import Arrivals, DeviceTable, Enrolled, Known, hashed
 from foldaway.service.database.shard_table import ShardRow
 from foldaway.service.database.store import Store

@@ -9,8 +9,8 @@ from __future__ import annotations
 from copy import copy
 from typing import Any, Self
 
+from foldaway.account.pace import Pace, Waiting
 from foldaway.keeping.cohort import Newcomers
-from foldaway.service.collecting.pace import Pace, Waiting
 from foldaway.trial import Trial
 
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
+from foldaway.account.pace import Pace
 from foldaway.effects import outlook
 from foldaway.errors import EstimateError, FoldawayError, IngestError, TooEarly
 from foldaway.evidence.certificate import issue
@@ -23,7 +24,6 @@ from foldaway.service.collecting.answers import Answer, Answers, Federated, Hist
 from foldaway.service.collecting.board import Board
 from foldaway.service.collecting.device_trials import DeviceTrials
 from foldaway.service.collecting.numbers import Producers
-from foldaway.service.collecting.pace import Pace
 from foldaway.service.collecting.record_trials import RecordTrials
 from foldaway.service.collecting.shard import GivenUp
 from foldaway.service.database.shard_table import left_out

@@ -16,13 +16,13 @@ from typing import Self
 import msgspec
 import numpy as np
 
+from foldaway.account.pace import Pace
 from foldaway.errors import Conflict, FoldawayError
 from foldaway.inference.adjusting import LEAST_PER_COLUMN
 from foldaway.inference.fixing import start_of
 from foldaway.plan import Plan
 from foldaway.service.collecting.live_tallies import LiveTallies
 from foldaway.service.collecting.numbers import Sequences
-from foldaway.service.collecting.pace import Pace
 from foldaway.service.database.shard_table import ShardRow
 from foldaway.service.database.store import Store
 from foldaway.trial import Trial

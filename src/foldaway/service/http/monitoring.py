@@ -23,7 +23,7 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from foldaway.service.collecting.pace import Pace
+from foldaway.account.pace import Pace
 from foldaway.service.collecting.shard import GivenUp
 
 _METHODS = {"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"}

@@ -18,19 +18,19 @@ from functools import partial
 from glob import has_magic
 from pathlib import Path
 
+from foldaway.account.account import Account
+from foldaway.account.trial_file import TrialFile
 from foldaway.errors import RecordError, SourceError, StateError, instead_of
-from foldaway.keeping.cohort import may_write
-from foldaway.keeping.disk import remove_traces, sync_folder, trouble
+from foldaway.keeping.disk import sync_folder, trouble
 from foldaway.keeping.folded_files import FilePositions, FoldedFile, FoldedFiles
-from foldaway.keeping.locks import locked
 from foldaway.keeping.saved import Positions, of_kind
 from foldaway.plan import Plan
 from foldaway.records.faults import none_folded
 from foldaway.sources.formats.files import ReadOptions
 from foldaway.sources.formats.paths import Stdin, expand
-from foldaway.sources.runs.folding import OnBytes, files_and_pipes, fold_pipes, fold_shares, started
+from foldaway.sources.runs.folding import OnBytes, files_and_pipes, fold_pipes, fold_shares
 from foldaway.sources.runs.shares import shares_of
-from foldaway.trial import Trial, open_saved
+from foldaway.trial import Trial
 
 # Saving may take this share of the time: a small state is saved after nearly every share of the files.
 _SAVING = 0.1
@@ -88,19 +88,13 @@ class Backlog(AbstractContextManager["Backlog"]):
         self._next_save = 0.0
         self._struck = False
         with ExitStack() as held:
-            held.enter_context(locked(save, StateError(f"another run is saving to {save}; wait until it has ended.")))
-            remove_traces(save)  # of a run that was killed: less than a cohort apart from the next state, perhaps
-            if resume is not None and (resume.exists() or resume != save):
-                into, positions = open_saved(resume, plan, key=key)
-                trial, self.files = started(plan, into=into), files_of(positions)
-                # An earlier run may have been cut off after it wrote the state and before the disk had it.
-                with resume.open("rb") as file:
-                    os.fsync(file.fileno())
-                sync_folder(resume.parent)
-            else:
-                trial, self.files = started(plan, key=key), FoldedFiles()
-            self.outcome = Outcome(trial)
+            self._store = TrialFile(save, plan, FoldedFiles().positions, key=key, resume=resume)
+            held.callback(self._store.close)
+            self._account = Account(self._store)
+            self._account.live.fold([])  # one that lacks its key says so before a file is opened
             self._held = held.pop_all()
+        self.files = FoldedFiles(self._account.reached)
+        self.outcome = Outcome(self._account.durable.tallies)
 
     def __exit__(self, *_: object) -> None:
         with self._held:
@@ -148,45 +142,43 @@ class Backlog(AbstractContextManager["Backlog"]):
         """
         files, pipes = files_and_pipes(paths)
         before = {file: self.files.look(file) for file in files}
-        trial = self.outcome.trial
-        shares = shares_of(files, trial.plan, options.format)
+        account = self._account
+        shares = shares_of(files, account.live.plan, options.format)
         complete: list[Path] = []
         folded: Counter[Path] = Counter()
-        for share, whole, counts in fold_shares(trial, shares, options, processes, progress):
-            trial = whole
+        for share, whole, counts in fold_shares(account.live, shares, options, processes, progress):
+            account.live = whole
             for piece, count in zip(share, counts, strict=True):
                 folded[piece.path] += count.folded
                 self.outcome.dropped += Counter({piece.path: count.dropped})
                 if piece.ends:
                     before[piece.path].barren = not folded[piece.path]
             complete += [piece.path for piece in share if piece.ends]
-            now = time.monotonic()
-            if share[-1].ends and may_write(trial.plan.privacy, trial.newcomers) and now >= self._next_save:
-                self._commit(trial, complete, before)
+            if share[-1].ends and account.is_due() and time.monotonic() >= self._next_save:
+                self._commit(complete, before)
                 complete = []
-        trial = trial.copy()
-        fold_pipes(trial, pipes, options, progress)
-        self._end(trial, complete, before)
+        fold_pipes(account.live, pipes, options, progress)
+        self._end(complete, before)
         return self.outcome
 
-    def _end(self, trial: Trial, complete: list[Path], before: dict[Path, FoldedFile]) -> None:
+    def _end(self, complete: list[Path], before: dict[Path, FoldedFile]) -> None:
         """Save what is left, unless that is too little to be told apart from single records."""
+        trial = self._account.live
         if not trial.n:
             raise RecordError(none_folded(trial.dropped, "save"))
-        new = trial.newcomers
-        if may_write(trial.plan.privacy, new) or not new.records:
-            if complete or new.records:
-                self._commit(trial, complete, before)
+        if self._account.is_due() or not self._account.pending:
+            if complete or self._account.pending:
+                self._commit(complete, before)
         elif not self.outcome.trial.n:
             raise StateError(
-                f"nothing was saved: the files hold records of {new.distinct:,} units, and a saved state needs the "
-                f"plan's cohort of {trial.plan.privacy.cohort:,}. Fold more files together, or set a smaller `cohort` "
-                "in [privacy] of the plan."
+                f"nothing was saved: the files hold records of {trial.newcomers.distinct:,} units, and a saved state "
+                f"needs the plan's cohort of {trial.plan.privacy.cohort:,}. Fold more files together, or set a smaller "
+                "`cohort` in [privacy] of the plan."
             )
         else:
-            self.outcome.waiting, self.outcome.waiting_records = complete, new.records
+            self.outcome.waiting, self.outcome.waiting_records = complete, self._account.pending
 
-    def _commit(self, trial: Trial, complete: list[Path], before: dict[Path, FoldedFile]) -> None:
+    def _commit(self, complete: list[Path], before: dict[Path, FoldedFile]) -> None:
         start = time.monotonic()
         for path in complete:
             now = self.files.look(path)
@@ -195,17 +187,17 @@ class Backlog(AbstractContextManager["Backlog"]):
             self.files.enter(path, before[path])
             if self.delete_after and not before[path].barren:
                 self.files.leave(path)
-        self.outcome.trial = trial.copy()
-        self._write()
-        for each in (trial, self.outcome.trial):
-            each.written(self.outcome.trial.chronicle.ledger)
+        self._account.commit()
+        self.outcome.trial = self._account.durable.tallies
         self.outcome.folded += complete
         self._delete(complete)
         end = time.monotonic()
         self._next_save = end + (end - start) / _SAVING
 
     def _write(self) -> None:
-        self.outcome.trial.save(self.save, positions=self.files.positions)
+        """Once more, for the list of files has changed."""
+        durable = self._account.durable
+        self._store.write(durable, durable.tallies, durable.reached)
 
     def _delete(self, paths: Sequence[Path]) -> None:
         self.outcome.barren += [path for path in paths if self.files.is_barren(path)]
