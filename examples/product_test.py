@@ -25,7 +25,7 @@ plan = fa.Plan(
     outcomes=["revenue"],
     covariates=["revenue_before"],
     unit="user_id",
-    one_record_per_unit=True,
+    records_per_unit="one",
 )
 
 trial = fa.Trial(plan)

@@ -72,7 +72,7 @@ def plan_of(by: str, kind: Kind, replicates: int) -> fa.Plan:
         covariates=["x"],
         unit=by,
         keep="moments",
-        complete_units=by == BY_UNIT,
+        records_per_unit="together" if by == BY_UNIT else "many",
         estimators=ESTIMATORS,
         bootstrap=fa.Bootstrap(replicates, kind),
     )

@@ -56,7 +56,7 @@ class Design(NamedTuple):
     def plan(self, epsilon: float) -> fa.Plan:
         """The plan."""
         one = self.unit_records is None
-        settings = {"one_record_per_unit": one, "complete_units": not one, **_BASE, **self.settings}
+        settings = {"records_per_unit": "one" if one else "together", **_BASE, **self.settings}
         return fa.Plan(**settings, release=fa.Release(epsilon, DELTA, self.unit_records, self.groups))
 
 
@@ -195,7 +195,7 @@ class Attack(NamedTuple):
 def attack(epsilon: float, runs: int, seed: int) -> Attack:
     """Whoever knows all others asks of a release with OpenDP's noise whether a unit at its bounds took part."""
     names = [f"y{i}" for i in range(8)]
-    settings = {**_BASE, "outcomes": names, "bounds": dict.fromkeys(names, (0.0, 1.0)), "one_record_per_unit": True}
+    settings = {**_BASE, "outcomes": names, "bounds": dict.fromkeys(names, (0.0, 1.0)), "records_per_unit": "one"}
     plan = fa.Plan(**settings, release=fa.Release(epsilon, DELTA))
     cell, rng = cell_of(plan), np.random.default_rng([seed, 11])
     empty = Sums.empty(SumsShape(2, len(names), 1))

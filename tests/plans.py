@@ -25,10 +25,9 @@ FULL: dict[str, Any] = {
     "confidence": 0.9,
     "alternative": "less",
     "correction": "benjamini-hochberg",
-    "one_record_per_unit": True,
+    "records_per_unit": "one",
     "keep": "moments",
     "groups": 64,
-    "complete_units": True,
     "on_fault": "drop",
     "drop_limit": 0.1,
     "estimators": ["difference", "regression"],
@@ -68,7 +67,7 @@ CALIBRATED: dict[str, Any] = {
 RELEASED: dict[str, Any] = {
     **SMALL,
     "unit": "u",
-    "complete_units": True,
+    "records_per_unit": "together",
     "bounds": {"y": [0.0, 10.0]},
     "release": {"epsilon": 1.0, "delta": 1e-5, "unit_records": 5, "noisy_groups": 32},
 }
@@ -130,11 +129,11 @@ def plans(draw: st.DrawFn) -> fa.Plan:
         "weight": draw(st.sampled_from([None, columns[3]])),
     }
     if keep == "moments":
-        settings["complete_units"] = unit is not None and draw(st.booleans())
+        settings["records_per_unit"] = draw(st.sampled_from(["many", "together"])) if unit else "many"
         settings["bootstrap"] = draw(st.none() | st.integers(2, 1000))
         settings["errors"] = draw(st.lists(st.sampled_from(["classical", "HC0", "HC1"]), unique=True))
     else:
-        settings["one_record_per_unit"] = unit is not None and draw(st.booleans())
+        settings["records_per_unit"] = draw(st.sampled_from(["many", "one"])) if unit else "many"
         settings["groups"] = 2 ** draw(st.integers(3, 12))
         settings["errors"] = draw(st.sampled_from([[], ["welch"]]))
     if keep == "moments" and draw(st.booleans()):
@@ -174,6 +173,6 @@ def _federated(draw: st.DrawFn, unit: str, weight: str) -> dict[str, Any]:
             leverage=leverage,
         ),
         "unit": unit if sites else None,
-        "complete_units": sites,
+        "records_per_unit": "together" if sites else "many",
         "weight": draw(st.sampled_from([None, weight])) if leverage is None else None,
     }

@@ -48,7 +48,7 @@ def many() -> fa.Trial:
 def failing() -> fa.Trial:
     """Those who spent much are missing from the treatment; each customer has one record."""
     rows = pa.Table.from_batches(list(checkout(6_000))).to_pandas()
-    trial = fa.Trial(msgspec.structs.replace(PLAN, keep="moments", complete_units=True))
+    trial = fa.Trial(msgspec.structs.replace(PLAN, keep="moments", records_per_unit="together"))
     trial.fold(rows[(rows["variant"] == "control") | (rows["revenue"] < 40)])
     return trial
 
@@ -101,7 +101,7 @@ def renamed(name: str) -> fa.Trial:
         levels=levels,
         unit="unit",
         keep="moments",
-        complete_units=True,
+        records_per_unit="together",
         on_fault="drop",
     )
     trial = fa.Trial(

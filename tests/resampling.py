@@ -69,7 +69,7 @@ def close(ours: Floats, theirs: Floats, rounding: float = 1e-9) -> bool:
 def of_units(**options: Any) -> tuple[fa.Plan, pd.DataFrame]:
     """Records of units that come whenever they come."""
     plan, rows = make_trial(11, **({"n": 900, "covariates": 2, "outcomes": 2, "units": True} | options))
-    return with_bootstrap(plan, B, complete_units=False), rows
+    return with_bootstrap(plan, B, records_per_unit="many"), rows
 
 
 def of_records(**options: Any) -> tuple[fa.Plan, pd.DataFrame]:

@@ -61,7 +61,7 @@ def test_the_key_decides_the_replicates_and_nothing_else() -> None:
 @pytest.mark.parametrize("units", [True, False], ids=["complete units", "units in pieces"])
 def test_one_thread_and_two_give_the_same_state(kind: Kind, units: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     plan, rows = make_trial(13, n=3_000, units=True)
-    plan = with_bootstrap(plan, 500, kind, complete_units=units)
+    plan = with_bootstrap(plan, 500, kind, records_per_unit="together" if units else "many")
     states = []
     for threads in (1, 2):
         monkeypatch.setenv(CORES, str(threads))
@@ -92,7 +92,7 @@ def test_17_and_its_text_are_the_same_unit() -> None:
 
 def test_faulty_records_take_no_weight_from_the_good() -> None:
     plan, rows = of_units()
-    drop = with_bootstrap(plan, B, on_fault="drop", complete_units=False)
+    drop = with_bootstrap(plan, B, on_fault="drop", records_per_unit="many")
     faulty = rows[:30].assign(y0=np.nan)
     mixed = pd.concat([rows, faulty]).sample(frac=1, random_state=2)
     assert_same_replicates(folded(drop, mixed), folded(drop, rows))

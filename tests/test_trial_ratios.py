@@ -241,7 +241,7 @@ def test_a_ratio_of_devices_sums_and_of_a_release_is_read_by_groups() -> None:
     plan = plan_of(fa.Ratio("clicks", "views"), federated="sums", groups=8)
     assert plan.pairs == ()
     bounds = {"clicks": [0, 40], "views": [0, 60]}
-    released = plan_of(fa.Ratio("clicks", "views"), unit="u", bounds=bounds, release=1.0, one_record_per_unit=True)
+    released = plan_of(fa.Ratio("clicks", "views"), unit="u", bounds=bounds, release=1.0, records_per_unit="one")
     assert released.pairs == ()
     rows = made(100_000, seed=2).assign(u=np.arange(100_000))
     row = folded(released, rows).release()[0]

@@ -28,7 +28,7 @@ KEY = bytes(16)
 
 def plan_of(**settings: Any) -> fa.Plan:
     about = {"arm": "group", "arms": {"a": 0.5, "b": 0.5}, "outcomes": ["y"], "bounds": {"y": (0, 40)}}
-    return fa.Plan(**{"name": "told", **about, "unit": "u", "one_record_per_unit": True, "release": 1.0, **settings})
+    return fa.Plan(**{"name": "told", **about, "unit": "u", "records_per_unit": "one", "release": 1.0, **settings})
 
 
 def rows(n: int = 20_000, effect: float = 2.0, seed: int = 1) -> dict[str, Any]:
@@ -116,15 +116,15 @@ def test_a_release_is_drawn_once_and_nothing_exact_is_left() -> None:
     "settings",
     [
         pytest.param({}, marks=pytest.mark.slow),
-        {"unit": None, "one_record_per_unit": False},
-        {"one_record_per_unit": False, "complete_units": True, "release": {"epsilon": 1.0, "unit_records": 2}},
+        {"unit": None, "records_per_unit": "many"},
+        {"records_per_unit": "together", "release": {"epsilon": 1.0, "unit_records": 2}},
         {"outcomes": [fa.Total("y")]},
     ],
 )
 def test_a_release_is_the_exact_effect_and_some_noise_which_its_error_knows(settings: Any) -> None:
     plan = plan_of(**settings)
     data = rows(400_000)  # enough for noise not to be most of it by chance
-    exact = folded(fa.Plan(**{**_settings(plan), "release": None, "complete_units": False}), data).effects()[0]
+    exact = folded(fa.Plan(**{**_settings(plan), "release": None, "records_per_unit": "many"}), data).effects()[0]
     told = folded(plan, data).release()[0]
     assert exact.estimate is not None
     assert exact.std_error is not None
@@ -179,7 +179,7 @@ def test_every_result_says_what_was_spent_and_on_what() -> None:
     assert back.rows == effects.rows
     assert effects.to_arrow().column("epsilon").to_pylist() == [1.0]
     assert effects.to_dicts()[0]["protects"] == "unit"
-    record = folded(plan_of(one_record_per_unit=False)).release()
+    record = folded(plan_of(records_per_unit="many")).release()
     assert "each record; the more records a unit has, the less it is protected" in " ".join(record.notes)
 
 

@@ -287,14 +287,14 @@ def test_trials_under_different_keys_do_not_merge() -> None:
         folded(PLAN, rows) + folded(PLAN, rows, key=bytes(16))
 
 
-def test_one_record_per_unit_needs_no_groups_and_no_key() -> None:
-    plan = fa.Plan(**{**_settings(PLAN), "one_record_per_unit": True})
+def test_records_that_are_one_per_unit_need_no_groups_and_no_key() -> None:
+    plan = fa.Plan(**{**_settings(PLAN), "records_per_unit": "one"})
     assert not plan.keyed
     effects = folded(plan, make(15).drop_duplicates("user_id")).effects()
     assert {row.se_kind for row in effects} == {"welch"}
     assert len(folded(plan, make(15)).dumps()) < 2000
     with pytest.raises(PlanError, match="needs `unit`"):
-        fa.Plan(**{**_settings(PLAN), "unit": None, "one_record_per_unit": True})
+        fa.Plan(**{**_settings(PLAN), "unit": None, "records_per_unit": "one"})
 
 
 # The sample ratio.
@@ -391,7 +391,7 @@ def test_a_total_is_the_sum_over_the_probability_and_covers_where_a_mean_mislead
 
 def test_without_several_records_of_a_unit_a_total_is_the_papers_estimate() -> None:
     rows = make(20).drop_duplicates("user_id")
-    settings = {"outcomes": [fa.Total("revenue")], "covariates": [], "levels": {}, "one_record_per_unit": True}
+    settings = {"outcomes": [fa.Total("revenue")], "covariates": [], "levels": {}, "records_per_unit": "one"}
     plan = fa.Plan(**{**_settings(PLAN), **settings, "assigned_units": len(rows)})
     [row] = folded(plan, rows).effects()
     z = rows["revenue"] * np.where(rows["variant"] == "treatment", 2.0, -2.0)

@@ -58,7 +58,7 @@ def make_trial(
         levels={"kind": level_names} if levels else {},
         unit="unit" if units else None,
         keep="moments",
-        complete_units=units,
+        records_per_unit="together" if units else "many",
         weight="w" if weighted else None,
     )
     return plan, rows

@@ -40,8 +40,8 @@ class Calibration:
         if not plan.covariates or plan.keeps != SUMS:
             raise PlanError("coefficients are for plans with `covariates` that keep sums; this one needs none.")
         self._plan = plan
-        without = dict.fromkeys(("unit", "cluster", "coefficients")) | {"one_record_per_unit": False}
-        self._trial = Trial(_bare(plan, complete_units=False, **without))
+        without = dict.fromkeys(("unit", "cluster", "coefficients"))
+        self._trial = Trial(_bare(plan, records_per_unit="many", **without))
 
     @property
     def columns(self) -> list[str]:

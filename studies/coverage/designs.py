@@ -83,7 +83,7 @@ class Design:
             covariates=["x"],
             unit="unit",
             keep="moments",
-            complete_units=True,
+            records_per_unit="together",
             estimators=["difference", "regression", "interacted", "horvitz_thompson"],
             bootstrap=REPLICATES if self.bootstrap else None,
             anytime_n=(self.looks or (10_000,))[len(self.looks) // 2],

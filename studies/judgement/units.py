@@ -16,7 +16,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "sums, covariate": {"covariates": ["x"]},
     "moments": MOMENTS,
     "moments, covariate": {**MOMENTS, "covariates": ["x"]},
-    "moments, complete units": {**MOMENTS, "complete_units": True},
+    "moments, complete units": {**MOMENTS, "records_per_unit": "together"},
     "moments, bootstrap": {**MOMENTS, "bootstrap": 100},
     "moments, bootstrap still withheld": {**MOMENTS, "bootstrap": 1_000},
 }

@@ -130,8 +130,8 @@ def test_cells_of_one_record_are_found() -> None:
     single = int((grouped_of(trial.tallies).records == 1).sum())
     found = audit(plan, trial.tallies)
     assert by_attack(found)["cells of one record"] == single > 20
-    assert "one_record_per_unit" in found.findings[0].remedy
-    assert audited(plan_of(unit="who", one_record_per_unit=True), rows).findings == []
+    assert "records_per_unit" in found.findings[0].remedy
+    assert audited(plan_of(unit="who", records_per_unit="one"), rows).findings == []
 
 
 def test_a_sparse_outcome_stands_alone_in_as_many_cells_as_expected() -> None:

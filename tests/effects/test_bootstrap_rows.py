@@ -31,7 +31,7 @@ def mean_of(arm: str, rows: pd.DataFrame, outcome: str, w: Any) -> Any:
 def test_the_rows_are_those_of_a_bootstrap_by_hand(confidence: float) -> None:
     plan, rows = of_units(shift=10)
     plan = with_bootstrap(
-        plan, B, confidence=confidence, complete_units=False, estimators=["difference", "horvitz_thompson"]
+        plan, B, confidence=confidence, records_per_unit="many", estimators=["difference", "horvitz_thompson"]
     )
     effects = folded(plan, rows).effects()
     w = unit_weights(plan, rows["unit"]).astype(float)

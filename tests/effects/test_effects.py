@@ -229,7 +229,7 @@ def test_a_control_at_zero_has_no_relative_effect(away: float) -> None:
 @pytest.mark.parametrize(("units", "told"), [(1, ()), (4, ("difference", "ipw")), (5, (*ESTIMATORS,))])
 def test_errors_by_unit_take_two_units_in_each_arm_of_means_and_five_of_others(units: int, told: Sequence[str]) -> None:
     estimators = ["difference", "ipw", "horvitz_thompson"]
-    plan = msgspec.structs.replace(PLAN, unit="u", complete_units=True, estimators=estimators)
+    plan = msgspec.structs.replace(PLAN, unit="u", records_per_unit="together", estimators=estimators)
     effects = little("a" * 30 + "b" * units, [float(i % 7) for i in range(30 + units)], plan)
     for row in effects.filter(se_kind="CR1"):
         assert row.reliable is (row.estimator in told)

@@ -33,10 +33,10 @@ def test_every_estimate_and_error_is_that_of_the_kept_rows(drawn: tuple[fa.Plan,
     plan, rows = drawn
     plan = msgspec.structs.replace(plan, estimators=[*estimators_of(plan), "horvitz_thompson"])
     cut = len(rows) // 3
-    batches = (cut, 2 * cut) if not plan.complete_units else ()
+    batches = (cut, 2 * cut) if not plan.whole_units else ()
     effects = from_moments(folded(plan, rows, *batches).effects(population=False))
     assert len(effects) == len(plan.outcomes) * (len(plan.arms) - 1) * sum(
-        3 + 2 * plan.complete_units + (e in ("difference", "ipw") and not plan.weight)
+        3 + 2 * plan.whole_units + (e in ("difference", "ipw") and not plan.weight)
         for e in (["ipw", "difference", "horvitz_thompson"] + (["regression", "interacted"] if plan.covariates else []))
     )
     for row in effects:

@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parents[1] / "data" / "estimatr"
 SITES = {"lyon": 0.5, "leeds": 0.3, "turin": 0.8}
 STRATA = fa.Strata("site", {site: {"a": 1 - share, "b": share} for site, share in SITES.items()})
 BASE: dict[str, Any] = {"name": "estimatr", "arm": "g", "arms": {"a": 0.5, "b": 0.5}, "outcomes": ["y"]}
-MOMENTS: dict[str, Any] = {**BASE, "keep": "moments", "unit": "u", "complete_units": True}
+MOMENTS: dict[str, Any] = {**BASE, "keep": "moments", "unit": "u", "records_per_unit": "together"}
 
 
 def truths() -> dict[str, tuple[float, float]]:

@@ -21,7 +21,7 @@ def test_what_is_read_from_sums_leads_whether_or_not_there_are_moments() -> None
     for settings in ({"covariates": 2}, {"covariates": 0}, {"units": True}):
         plan, rows = make_trial(1, n=600, **settings)
         leads = []
-        for each in (plan, msgspec.structs.replace(plan, keep=None, complete_units=False)):
+        for each in (plan, msgspec.structs.replace(plan, keep=None, records_per_unit="many")):
             trial = fa.Trial(each, key=bytes(16) if each.keyed else None)
             trial.fold(rows)
             leads.append(comparisons(trial.effects())[0].lead)
@@ -66,14 +66,14 @@ def test_errors_by_unit_lead_where_there_are_any() -> None:
     assert lead(plan, rows).se_kind == "jackknife"
     assert lead(msgspec.structs.replace(plan, estimators=["regression"]), rows).se_kind == "CR1"
     assert comparisons(from_moments(folded(plan, rows).effects()))[0].lead.se_kind == "CR1"
-    resampled = msgspec.structs.replace(plan, complete_units=False, bootstrap=50, estimators=["regression"])
+    resampled = msgspec.structs.replace(plan, records_per_unit="many", bootstrap=50, estimators=["regression"])
     assert lead(resampled, rows).se_kind == "bootstrap"
 
 
 @pytest.mark.parametrize("named", ["difference", "regression"])
 def test_no_error_that_takes_records_as_independent_leads_where_units_have_several(named: str) -> None:
     plan, rows = make_trial(3, n=600, units=True)
-    plan = msgspec.structs.replace(plan, complete_units=False, estimators=[named], errors=["HC1"])
+    plan = msgspec.structs.replace(plan, records_per_unit="many", estimators=[named], errors=["HC1"])
     effects = folded(plan, rows).effects()
     [found] = comparisons(effects)
     assert (found.lead.estimator, found.lead.se_kind) == ("difference", "jackknife")

@@ -35,7 +35,7 @@ def realistic(scale: float, *, n: int = 4000, units: bool = True, bootstrap: int
         levels={"country": ["de", "fr", "us"]},
         unit="user_id",
         keep="moments",
-        complete_units=units,
+        records_per_unit="together" if units else "many",
         bootstrap=bootstrap,
     )
     trial = fa.Trial(plan)

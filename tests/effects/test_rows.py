@@ -71,7 +71,7 @@ def test_every_row_of_any_few_records(records: list[tuple[str, float, int]], boo
         covariates=["x"],
         unit="u",
         keep="moments",
-        complete_units=True,
+        records_per_unit="together",
         bootstrap=bootstrap,
     )
     trial = fa.Trial(plan, key=None if bootstrap is None else bytes(16))

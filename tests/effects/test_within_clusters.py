@@ -60,7 +60,7 @@ def test_the_error_is_joint_over_the_arms_however_records_come(unit: str | None)
 @pytest.mark.filterwarnings("ignore::foldaway.LossWarning")
 def test_a_village_in_both_arms_is_not_dropped_in_silence() -> None:
     rows = villages()
-    settings: dict[str, Any] = {"cluster": None, "unit": "village", "keep": "moments", "complete_units": True}
+    settings: dict[str, Any] = {"cluster": None, "unit": "village", "keep": "moments", "records_per_unit": "together"}
     promised = msgspec.structs.replace(PLAN, **settings)
     with pytest.raises(fa.RecordError, match=r"unit in several arms(.|\n)*name the column as the plan's `cluster`"):
         folded(promised, rows)

@@ -68,7 +68,7 @@ def marked(count: int) -> tuple[fa.Plan, pd.DataFrame, Marks]:
     """Records whose identifiers and outcomes can be found again."""
     marks = Marks(count)
     plan, rows = make_trial(3, n=count, units=True)
-    plan = with_bootstrap(plan, 50, complete_units=False)
+    plan = with_bootstrap(plan, 50, records_per_unit="many")
     rows["unit"] = [marks.identifier(i) for i in range(count)]
     rows["y0"] = [marks.outcome(i) for i in range(count)]
     return plan, rows, marks
@@ -132,9 +132,9 @@ def test_a_worker_that_joins_later_and_would_write_has_its_partitions_refused(
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_complete_units_are_brought_together_unless_they_are(together: bool) -> None:
+def test_whole_units_are_brought_together_unless_they_are(together: bool) -> None:
     plan, rows = make_trial(5, n=500, units=True)
-    assert plan.complete_units
+    assert plan.whole_units
     mixed = rows.sort_values("unit") if together else rows.sample(frac=1, random_state=2)
     ddf = frame(mixed.set_index("unit", drop=False) if together else mixed, npartitions=4, sort=together)
     trial = fold_dask.fold(ddf.reset_index(drop=True), plan, units_together=together)

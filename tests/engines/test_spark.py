@@ -103,7 +103,7 @@ def test_sparks_files_hold_neither_key_nor_record_nor_the_tallies_of_few(session
     """Nothing is compressed, every closure goes through a file, and the event log is on: see `sparks.SETTINGS`."""
     marks = Marks(40)
     plan, rows = make_trial(3, n=40, units=True)
-    plan = with_bootstrap(plan, 20, complete_units=False)
+    plan = with_bootstrap(plan, 20, records_per_unit="many")
     rows["unit"] = [marks.identifier(i) for i in range(40)]
     rows["y0"] = [marks.outcome(i) for i in range(40)]
     df = frame(session, rows, tmp_path, files=40)  # a partition of one or two records has a state that tells them
@@ -149,7 +149,7 @@ def test_an_event_log_that_would_show_the_key_is_refused(session: Any, tmp_path:
     assert session.sparkContext.getLocalProperty(spark_batch.PROPERTY) is None
 
 
-def test_complete_units_in_one_partition_need_no_shuffle(session: Any, tmp_path: Path) -> None:
+def test_whole_units_in_one_partition_need_no_shuffle(session: Any, tmp_path: Path) -> None:
     plan, rows = make_trial(5, n=300, units=True)
     df = frame(session, rows, tmp_path).repartition(4, "unit")
     assert_same_effects(spark.fold(df, plan, units_together=True), folded_whole(plan, rows))

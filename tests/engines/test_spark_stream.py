@@ -267,7 +267,7 @@ def test_what_cannot_work_is_refused_before_anything_runs(session: Any, tmp_path
     stream = source.stream()
     with pytest.raises(fa.SourceError, match=r"use spark\.fold"):
         spark.fold_stream(session.read.parquet(str(source.folder)), plan, store=store, key=KEY)
-    with pytest.raises(fa.PlanError, match="complete_units"):
+    with pytest.raises(fa.PlanError, match="records_per_unit"):
         spark.fold_stream(stream, make_trial(3, units=True)[0], store=store)
     with pytest.raises(fa.RecordError, match="no column 'y0'"):
         spark.fold_stream(stream.drop("y0"), plan, store=store, key=KEY)

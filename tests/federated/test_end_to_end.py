@@ -107,7 +107,7 @@ def petersen(what: str) -> tuple[pd.DataFrame, float, float]:
 
 def with_unit(plan: fa.Plan) -> fa.Plan:
     """The plan of an analysis that keeps the rows of the same devices."""
-    return msgspec.structs.replace(plan, federated=None, keep="moments", unit="unit", complete_units=True)
+    return msgspec.structs.replace(plan, federated=None, keep="moments", unit="unit", records_per_unit="together")
 
 
 @pytest.mark.slow  # tests/federated/test_against_kept_rows.py has the same panel without HTTP

@@ -39,8 +39,8 @@ X: dict[str, Any] = {"covariates": ["x"]}
 LEVELS: dict[str, Any] = {"covariates": ["x", "kind"], "levels": {"kind": ["k0", "k1", "k2"]}}
 UNIT: dict[str, Any] = {"unit": "u"}
 # Each record of a unit of its own, by whose name the bootstrap draws; a record without one it draws by chance.
-ALONE: dict[str, Any] = {"unit": "u", "one_record_per_unit": True}
-WHOLE: dict[str, Any] = {"unit": "u", "keep": "moments", "complete_units": True}
+ALONE: dict[str, Any] = {"unit": "u", "records_per_unit": "one"}
+WHOLE: dict[str, Any] = {"unit": "u", "keep": "moments", "records_per_unit": "together"}
 MOMENTS: dict[str, Any] = {"keep": "moments"}
 THREE: dict[str, Any] = {"arms": {"a": 0.4, "b": 0.3, "c": 0.3}}
 WEIGHT: dict[str, Any] = {"weight": "w"}
@@ -207,7 +207,7 @@ def readings(name: str) -> dict[str, Any]:
 
 def _folded(plan: fa.Plan, rows: pd.DataFrame) -> fa.Trial:
     trial = fa.Trial(plan, key=KEY)
-    for start, stop in pairwise([0, *([] if plan.complete_units else [len(rows) // 3]), len(rows)]):
+    for start, stop in pairwise([0, *([] if plan.whole_units else [len(rows) // 3]), len(rows)]):
         trial.fold(rows[start:stop])
     return trial
 

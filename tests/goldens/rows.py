@@ -17,7 +17,7 @@ UNLISTED = ["north", "south", "east", "far"]
 def rows_for(plan: fa.Plan, n: int) -> pd.DataFrame:
     """Records of two thirds as many units, in whole hundredths: no machine draws other ones."""
     rng = np.random.default_rng(23)
-    several = (plan.unit or plan.cluster or plan.federated) and not plan.one_record_per_unit
+    several = (plan.unit or plan.cluster or plan.federated) and plan.records_per_unit != "one"
     units = max(1, n // 3) if several else n
     unit = np.sort(rng.integers(0, units, n)) if several else np.arange(n)
     place = rng.uniform(size=units)[unit]  # of a unit: decides its stratum

@@ -89,7 +89,7 @@ def test_it_waits_where_signs_cancel_and_says_what_can_tell() -> None:
 
 @pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
 def test_clustered_errors_take_sixteen_units_in_each_arm() -> None:
-    plan = msgspec.structs.replace(PLAN, errors=["CR1"], unit="u", complete_units=True)
+    plan = msgspec.structs.replace(PLAN, errors=["CR1"], unit="u", records_per_unit="together")
     rng = np.random.default_rng(3)
     for units, told in ((LEAST_GROUPS_ANYTIME - 1, False), (LEAST_GROUPS_ANYTIME, True)):
         unit = np.arange(50 + units).repeat(20)

@@ -162,7 +162,7 @@ def test_units_of_many_records_do_not_look_uneven() -> None:
 
 def test_the_bootstraps_chance_is_that_of_counted_units() -> None:
     resampled = crowded(5, each=20, bootstrap=2000)
-    counted = crowded(5, each=20, complete_units=True)
+    counted = crowded(5, each=20, records_per_unit="together")
     [ours], [theirs] = (balance(trial.plan, arms_of(trial.tallies)) for trial in (resampled, counted))
     assert ours.difference == pytest.approx(theirs.difference, rel=1e-9)
     assert ours.chance == pytest.approx(theirs.chance, rel=0.07)  # its own error is 1/√(2·2000) in each arm

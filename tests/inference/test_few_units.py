@@ -15,7 +15,8 @@ from sizes import mostly_slow
 from trials import from_moments, known
 
 PLAN = fa.Plan(
-    name="few", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], unit="u", keep="moments", complete_units=True,
+    name="few", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], unit="u", keep="moments",
+    records_per_unit="together",
     estimators=["difference"], errors=["CR1"],
 )  # fmt: skip
 
@@ -100,7 +101,7 @@ def test_a_covariate_that_differs_within_units_rests_on_records() -> None:
 
 # The bootstrap, which counts no units.
 
-RESAMPLED = msgspec.structs.replace(PLAN, complete_units=False, errors=["HC1"], bootstrap=200)
+RESAMPLED = msgspec.structs.replace(PLAN, records_per_unit="many", errors=["HC1"], bootstrap=200)
 
 
 @pytest.mark.parametrize(

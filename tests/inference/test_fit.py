@@ -127,7 +127,7 @@ COLLINEAR = [never_seen, doubled, in_other_units, constant, zero, a_sum, only_co
 def test_collinear_covariates_give_the_effects_of_the_pseudoinverse(make: Any, arms: int, weighted: bool) -> None:
     rows = make_rows(1, arms=arms)
     covariates, slopes = make(rows)
-    plan = make_plan(rows, covariates, weight="w" if weighted else None, unit="u", complete_units=True)
+    plan = make_plan(rows, covariates, weight="w" if weighted else None, unit="u", records_per_unit="together")
     effects = from_moments(folded(plan, rows).effects(population=False))
     assert {effect.estimator for effect in effects} == {"ipw", "difference", "regression", "interacted"}
     [note] = effects.notes

@@ -122,7 +122,7 @@ def test_from_the_papers_start_and_by_unit_too() -> None:
     plan, rows = make_trial(4, n=300, covariates=2, units=True)
     rows = rows.sample(frac=1, random_state=1).reset_index(drop=True)  # units of the start come again later
     m = 30
-    plan = with_bootstrap(plan, B, complete_units=False)
+    plan = with_bootstrap(plan, B, records_per_unit="many")
     trial = with_start(folded(plan, rows[m:]), rows[:m])
     drawn = dict(zip(rows["unit"], unit_weights(plan, rows["unit"]), strict=True))
     literal = cluster_bootstrap_least_squares(
@@ -181,7 +181,7 @@ def test_every_estimator_of_every_replicate_is_that_of_the_kept_rows(
     if plan.unit is None:  # by record under names of our own: the test must know the weights
         rows["unit"] = [f"record-{i}" for i in range(len(rows))]
     bootstrapped = with_bootstrap(plan, B, kind, unit="unit")
-    cuts = () if plan.complete_units else (7, 200)
+    cuts = () if plan.whole_units else (7, 200)
     trial = folded(bootstrapped, rows, *cuts)
     check_against_kept_rows(plan, rows, trial, unit_weights(bootstrapped, rows["unit"]), some=[0, 31, B - 1])
 

@@ -29,7 +29,7 @@ PLANS: dict[str, dict[str, Any]] = {
         "bootstrap": fa.Bootstrap(replicates=200),
         "unit": "user",
     },
-    "complete units": {"keep": "moments", "errors": ["CR1"], "unit": "user", "complete_units": True},
+    "complete units": {"keep": "moments", "errors": ["CR1"], "unit": "user", "records_per_unit": "together"},
 }
 
 
@@ -37,7 +37,7 @@ def trial_of(columns: dict[str, list[Any]], settings: dict[str, Any]) -> fa.Tria
     arms = {"control": 0.4, "treatment": 0.3, "third": 0.3}
     plan = fa.Plan(name="told", arm="variant", arms=arms, outcomes=["revenue"], covariates=["before"], **settings)
     trial = fa.Trial(plan, key=bytes(16) if plan.keyed else None)
-    if settings.get("complete_units"):  # a unit has one arm
+    if settings.get("records_per_unit") == "together":  # a unit has one arm
         order = np.argsort(columns["user"], kind="stable")
         columns = {name: [values[i] for i in order] for name, values in columns.items()}
         columns["variant"] = [["control", "treatment", "third"][int(user) % 3] for user in columns["user"]]

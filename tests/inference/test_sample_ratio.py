@@ -46,7 +46,7 @@ def test_records_of_units_that_do_not_fit_are_a_warning_and_no_veto() -> None:
 
 
 def test_units_that_do_not_fit_veto() -> None:
-    counted = crowded(3, lost=0.6, each=20, complete_units=True, errors=["CR1"]).effects()
+    counted = crowded(3, lost=0.6, each=20, records_per_unit="together", errors=["CR1"]).effects()
     assert (counted.sample_ratio.counted, counted.sample_ratio.state) == ("units", "fails")
     assert {said.verdict for said in counted.verdicts()} == {"no verdict"}
 
@@ -79,6 +79,6 @@ def test_weights_are_not_taken_for_records() -> None:
     """Their sums need not have the plan's shares: those of inverse probabilities never have."""
     plan, rows = make_trial(3, n=400, units=True, weighted=True)
     rows["w"] = 1 / rows["group"].map(plan.arms)
-    settings = {name: getattr(plan, name) for name in plan.__struct_fields__} | {"complete_units": False}
+    settings = {name: getattr(plan, name) for name in plan.__struct_fields__} | {"records_per_unit": "many"}
     ratio = folded(fa.Plan(**{**settings, "keep": "moments", "bootstrap": 50}), rows).effects().sample_ratio
     assert (ratio.state, ratio.counted) == ("passes", "records")

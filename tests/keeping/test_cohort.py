@@ -50,7 +50,7 @@ PLAN = fa.Plan(**SMALL)
 ARMS = tuple(PLAN.arms)
 KINDS: dict[str, dict[str, Any]] = {
     "nobody is known": {},
-    "one record each": {"unit": "unit", "one_record_per_unit": True},
+    "one record each": {"unit": "unit", "records_per_unit": "one"},
     "they come back": {"unit": "unit"},
 }
 
@@ -397,7 +397,7 @@ def test_tallies_of_a_site_are_of_a_cohort_in_every_arm_that_has_units(seed: int
     units = {arm: rng.choice([0, 1, cohort - 1, cohort, cohort + 3]) for arm in ARMS}
     smallest = rng.choice([1, cohort])
     plan = replaced(
-        PLAN, unit="unit", complete_units=True, cohort=cohort, smallest_cell=smallest, federated="one-message"
+        PLAN, unit="unit", records_per_unit="together", cohort=cohort, smallest_cell=smallest, federated="one-message"
     )
     people = [(arm, f"{arm}{i}") for arm, count in units.items() for i in range(count)]
     lines = [f"{arm},{unit},{rng.random()}\n" for arm, unit in people for _ in range(rng.randint(1, 30))]

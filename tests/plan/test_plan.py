@@ -129,10 +129,9 @@ OTHER: dict[str, Any] = {
     "confidence": 0.900000001,
     "alternative": "greater",
     "correction": "none",
-    "one_record_per_unit": False,
+    "records_per_unit": "many",
     "keep": "moments",
     "groups": 128,
-    "complete_units": False,
     "on_fault": "refuse",
     "drop_limit": 0.2,
     "estimators": ["regression", "difference"],
@@ -244,7 +243,7 @@ def test_a_changed_setting_changes_the_fingerprint(setting: str) -> None:
     if setting == "covariates":
         del less["levels"], less["estimators"]
     if setting == "unit":
-        del less["complete_units"], less["one_record_per_unit"]
+        del less["records_per_unit"]
     assert fa.Plan(**less).fingerprint != plan.fingerprint
 
 
@@ -288,11 +287,10 @@ def test_settings_at_their_default_do_not_count(plan: fa.Plan, data: st.DataObje
         "confidence": 0.95,
         "alternative": "two-sided",
         "correction": "holm",
-        "one_record_per_unit": False,
+        "records_per_unit": "many",
         "keep": None,
         "groups": 128,
         "coefficients": None,
-        "complete_units": False,
         "on_fault": "refuse",
         "drop_limit": 0.05,
         "estimators": [],

@@ -57,10 +57,13 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "two roles": ({"weight": "age"}, r"the column 'age' is used more than once \(weight, covariates\)"),
     "arm as unit": ({"unit": "variant"}, r"the column 'variant' is used more than once \(arm, unit\)"),
     "arm as cluster": (
-        {"cluster": "variant", "complete_units": False},
+        {"cluster": "variant", "records_per_unit": "many"},
         r"the column 'variant' is used more than once \(arm, cluster\)",
     ),
-    "clusters of both arms": ({"cluster": "village"}, "CR errors assume that every cluster is in one arm"),
+    "clusters of both arms": (
+        {"cluster": "village", "records_per_unit": "together"},
+        "CR errors assume that every cluster is in one arm",
+    ),
     "column without name": ({"weight": ""}, "`weight` has a column without a name"),
     "covariate without name": ({"covariates": [*FULL["covariates"], ""]}, "`covariates` has a column without a name"),
     "many columns": (  # with the five regressors, one too many
@@ -86,8 +89,8 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "no kind of error": ({"errors": ["HC9"]}, "`errors` has 'HC9'; the kinds are .*CR1"),
     "kind of error twice": ({"errors": ["HC1", "HC1"]}, "`errors` has 'HC1' more than once"),
     "clustered errors without whole units": (
-        {"errors": ["CR1"], "complete_units": False},
-        "'CR1' needs `complete_units`",
+        {"errors": ["CR1"], "records_per_unit": "many"},
+        "'CR1' needs `records_per_unit",
     ),
     "HC2 with weights": ({"errors": ["HC1", "HC2"], "weight": "w"}, "'HC2' needs records without weights"),
     "nothing but HC2": (
@@ -112,7 +115,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         {"outcomes": [fa.Mean("y", better="lower", margin=1)], "alternative": "less"},
         "`alternative` applies to outcomes without a `question` or a `margin`; this plan has none: leave it out.",
     ),
-    "no unit": ({"unit": None, "one_record_per_unit": False}, "`complete_units` needs `unit`"),
+    "no unit": ({"unit": None, "records_per_unit": "together"}, '`records_per_unit = "together"` needs `unit`'),
     "anytime zero": ({"anytime_n": 0}, "`anytime_n` must be a whole number from 1 to"),
     "anytime huge": ({"anytime_n": 10**400}, "`anytime_n` must be a whole number from 1 to"),
     "one replicate": ({"bootstrap": 1}, REPLICATES),
@@ -129,7 +132,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "none in a cell": ({"smallest_cell": 0}, "`privacy.smallest_cell` must be a whole number from 1 to"),
     "too many in a cell": ({"smallest_cell": 10**10}, "`privacy.smallest_cell` must be a whole number from 1 to"),
     "federated bootstrap": (
-        {"federated": "one-message", "errors": []},
+        {"federated": "one-message", "errors": [], "records_per_unit": "together"},
         "`bootstrap` cannot be combined with `federated`",
     ),
 }
@@ -137,7 +140,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
 RELEASED_CASES: dict[str, tuple[dict[str, Any], str]] = {
     "moments": ({"keep": "moments"}, "adds noise to sums"),
     "devices that send moments": (
-        {"federated": "delta", "unit": None, "complete_units": False, "release": 1.0},
+        {"federated": "delta", "unit": None, "records_per_unit": "many", "release": 1.0},
         'if there are devices, choose their mode "sums"',
     ),
     "without bounds": ({"outcomes": ["y", "z"]}, "`release` needs `bounds` for every column: add those of 'z'"),
@@ -147,8 +150,11 @@ RELEASED_CASES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "weights": ({"weight": "w"}, "leave out `weight`"),
     "more groups than there are": ({"groups": 16}, "no more than `groups`"),
-    "records that nobody can count": ({"complete_units": False}, "and `complete_units` need each other"),
-    "records that nobody limits": ({"release": 1.0}, "and `complete_units` need each other"),
+    "records that nobody can count": (
+        {"records_per_unit": "many"},
+        'and `records_per_unit = "together"` need each other',
+    ),
+    "records that nobody limits": ({"release": 1.0}, 'and `records_per_unit = "together"` need each other'),
     "squares": ({"errors": ["welch"]}, "sums of squares, which a `release` does not publish"),
 }
 
@@ -195,7 +201,7 @@ FEDERATED_CASES: dict[str, tuple[dict[str, Any], str]] = {
         "it has jackknife errors by device",
     ),
     "clusters of devices": ({"cluster": "village"}, "a federated plan cannot have `cluster`"),
-    "sites that reply": ({"unit": "u", "complete_units": True}, "in a federated plan, `unit` is for sites"),
+    "sites that reply": ({"unit": "u", "records_per_unit": "together"}, "in a federated plan, `unit` is for sites"),
     "units that are spread": (
         {"unit": "u", "federated": "one-message"},
         "in a federated plan, `unit` is for sites",
@@ -253,8 +259,7 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "confidence": NOT_NUMBERS,
     "alternative": ["", "both", None, True, 1],
     "correction": ["", "bonferroni", None, True, 1],
-    "complete_units": [None, 0, 1, "true", []],
-    "one_record_per_unit": [None, 0, 1, "true", []],
+    "records_per_unit": [None, 0, True, "few", []],
     "keep": ["", "all", True, 1],
     "groups": NOT_WHOLE,
     "coefficients.center": [None, 1, "x", ["x"], {"x": "1"}, {1: 1.0}],

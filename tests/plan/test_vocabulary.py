@@ -97,7 +97,7 @@ def test_what_is_offered_can_be_asked_for_and_what_is_not_is_refused_with_a_reas
         "weight": weight,
         "unit": unit,
         "keep": keep,
-        "complete_units": unit is not None and keep is not None,
+        "records_per_unit": "many" if unit is None or keep is None else "together",
     }
     settings["bootstrap"] = bootstrap
     several = unit is not None  # then what allows for it is never left out

@@ -43,7 +43,7 @@ PLAN = fa.Plan(
     unit="id",
     weight="w",
     keep="moments",
-    complete_units=True,
+    records_per_unit="together",
     estimators=["regression"],
 )
 DROP = msgspec.structs.replace(PLAN, on_fault="drop", drop_limit=1)
@@ -270,7 +270,7 @@ def test_a_unit_in_several_arms_is_faulty_in_all_its_records() -> None:
 def test_a_unit_in_several_arms_is_seen_only_where_units_are_complete() -> None:
     columns = good()
     columns["id"][3] = "unit-0"
-    trial = fa.Trial(msgspec.structs.replace(PLAN, complete_units=False))
+    trial = fa.Trial(msgspec.structs.replace(PLAN, records_per_unit="many"))
     trial.fold(columns)
     assert trial.n == 40
 
@@ -326,7 +326,7 @@ def test_one_record() -> None:
 @given(st.sets(st.integers(0, 39)), st.sampled_from([*TYPED_FAULTS]), st.integers(1, 39))
 def test_any_batching_counts_the_same(rows: set[int], case: str, cut: int) -> None:
     column, value, _ = FAULTS[case]
-    plan = msgspec.structs.replace(DROP, complete_units=False)
+    plan = msgspec.structs.replace(DROP, records_per_unit="many")
     columns = spoiled(column, value, *rows)
     whole, parts = fa.Trial(plan), fa.Trial(plan)
     whole.fold(columns)

@@ -138,7 +138,7 @@ COMPLETE = fa.Plan(
     covariates=["x"],
     unit="id",
     keep="moments",
-    complete_units=True,
+    records_per_unit="together",
     estimators=["difference", "regression"],
 )
 

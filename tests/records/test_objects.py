@@ -33,7 +33,7 @@ PLAN = fa.Plan(
     unit="id",
     weight="w",
     keep="moments",
-    complete_units=True,
+    records_per_unit="together",
 )
 DROP = msgspec.structs.replace(PLAN, on_fault="drop", drop_limit=1)
 

@@ -35,7 +35,7 @@ PLAN = fa.Plan(
     unit="id",
     weight="w",
     keep="moments",
-    complete_units=True,
+    records_per_unit="together",
     estimators=["difference"],
 )
 DROP = msgspec.structs.replace(PLAN, on_fault="drop", drop_limit=1)

@@ -36,7 +36,7 @@ def asked(plan: fa.Plan, kinds: Iterable[str], **settings: Any) -> fa.Plan | Non
 @pytest.mark.parametrize("setting", ["records", "units", "complete units", "bootstrap"])
 def test_whatever_errors_the_plan_asks_for(setting: str, weighted: bool) -> None:
     plan, rows = make_trial(3, n=120, units=True, weighted=weighted)
-    settings: dict[str, Any] = {"complete_units": setting == "complete units"}
+    settings: dict[str, Any] = {"records_per_unit": "together" if setting == "complete units" else "many"}
     if setting == "records":
         settings["unit"] = None
     if setting == "bootstrap":

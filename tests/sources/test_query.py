@@ -88,9 +88,9 @@ def test_batches_are_small_where_the_database_can_be_told(small_batches: int) ->
         assert len(told) > 500 / 65 / 2
 
 
-def test_complete_units_are_whole_whatever_the_batches(connect: Any, small_batches: int) -> None:
+def test_units_together_are_whole_whatever_the_batches(connect: Any, small_batches: int) -> None:
     plan, rows = make_trial(5, n=400, units=True)
-    assert plan.complete_units
+    assert plan.whole_units
     shuffled = rows.sample(frac=1, random_state=1)
     expected = fa.Trial(plan)
     expected.fold(rows)

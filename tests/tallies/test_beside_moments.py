@@ -30,7 +30,7 @@ PLANS: dict[str, dict[str, Any]] = {
 def plans(name: str, **more: Any) -> tuple[fa.Plan, fa.Plan]:
     """Without moments and with them; units come complete, which sums do not ask."""
     without = msgspec.structs.replace(BASE, **PLANS[name])
-    complete = {"complete_units": True} if "unit" in PLANS[name] else {}
+    complete = {"records_per_unit": "together"} if "unit" in PLANS[name] else {}
     return without, msgspec.structs.replace(without, keep="moments", **complete | more)
 
 

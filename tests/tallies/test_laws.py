@@ -280,7 +280,7 @@ def same_effects(one: fa.Trial, other: fa.Trial) -> None:
 
 def shards_of(plan: fa.Plan, table: pd.DataFrame, count: int, seed: int) -> list[pd.DataFrame]:
     """The records dealt out at random, units whole."""
-    key = pd.factorize(table[plan.unit])[0] if plan.complete_units else np.arange(len(table))
+    key = pd.factorize(table[plan.unit])[0] if plan.whole_units else np.arange(len(table))
     dealt = np.random.default_rng(seed).integers(0, count, key.max() + 1)[key]
     return [table[dealt == shard] for shard in range(count)]
 

@@ -29,7 +29,7 @@ COVARIATES: dict[str, Any] = {
     },
 }
 BOUNDS = {"y": (-2.0, 10.0), "z": (0.0, 1.0), "x": (0.0, 10.0)}
-UNITS = {"unit": "u", "complete_units": True, "release": {"epsilon": 1.0, "unit_records": 3, "noisy_groups": 8}}
+UNITS = {"unit": "u", "records_per_unit": "together", "release": {"epsilon": 1.0, "unit_records": 3, "noisy_groups": 8}}
 
 PLANS: dict[str, dict[str, Any]] = {
     "units": UNITS,
@@ -38,7 +38,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "a total": UNITS | COVARIATES | {"outcomes": ["y", fa.Total("z")]},
     "records": {"release": 0.5},
     "records of units": {"unit": "u", "release": 2.0},
-    "shares": {"unit": "u", "one_record_per_unit": True, "release": 1.0, "bounds": {"y": (0, 1), "z": (0, 1)}},
+    "shares": {"unit": "u", "records_per_unit": "one", "release": 1.0, "bounds": {"y": (0, 1), "z": (0, 1)}},
 }
 
 

@@ -176,7 +176,7 @@ def _remedy(arms: Sequence[ArmCells]) -> str:
     sizes = ((float(arm.records.sum()), _chance(arm.records, arm.total)) for arm in arms if arm.records.sum())
     fewer = min((groups_that_hide(*size) for size in sizes), default=0)
     hides = f"Set `groups = {fewer}`. " if FEWEST_GROUPS <= fewer < groups else ""
-    return f"{hides}If no unit has more than one record, set `one_record_per_unit = true`: there are no groups then."
+    return f'{hides}If no unit has more than one record, set `records_per_unit = "one"`: there are no groups then.'
 
 
 def groups_that_hide(records: float, chance: float = 1.0) -> int:

@@ -143,7 +143,7 @@ class Client(Questions):
         if refused.status != TOO_LARGE or table.num_rows < 2:
             raise refused
         plan = self.plan(trial)
-        unit = plan["unit"] if plan.get("complete_units") else None
+        unit = plan["unit"] if plan.get("records_per_unit") == "together" else None
         if not (self.producer == self._own_name if numbers is None else by_record and unit is None):
             whose = f"since the producer {self.producer} numbers its own batches"
             raise ServerError(f"{refused} It is not sent in parts, {whose}.", refused.status)

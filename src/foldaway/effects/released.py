@@ -31,7 +31,7 @@ def protected(plan: Plan) -> str:
     match plan.protects:
         case "device":
             return f"It protects each device with all of its records, at most {records}."
-        case "unit" if plan.complete_units:
+        case "unit" if plan.whole_units:
             return (
                 f"It protects each unit with all of its records, at most {records}, if they arrive in one batch, "
                 "as the plan promises."

@@ -55,8 +55,8 @@ def fold(ddf: Any, plan: Plan, *, key: bytes | None = None, units_together: bool
         ddf: The data frame.
         plan: The plan.
         key: The trial's key; if left out, that of this machine's user.
-        units_together: For plans with `complete_units`: that all records of a unit already lie in one partition, so
-            that Dask need not move records between workers.
+        units_together: With `records_per_unit = "together"`, that all records of a unit already lie in one partition,
+            so that Dask need not move records between workers.
 
     Returns:
         The trial of all records.
@@ -73,7 +73,7 @@ def fold(ddf: Any, plan: Plan, *, key: bytes | None = None, units_together: bool
     require_no_spilling(ddf)
     work = _Work(plan, key, travel_key())
     records = ddf[names]
-    if plan.complete_units and not units_together:
+    if plan.whole_units and not units_together:
         # By tasks: the other ways to shuffle go through files.
         records = records.shuffle(plan.unit, shuffle_method="tasks")
     refusal = (

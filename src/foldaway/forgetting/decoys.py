@@ -74,7 +74,7 @@ def _decoy(plan: Plan, n: int) -> pa.Table:
         columns[plan.weight] = pa.array(chance.random(n) + 0.5)
     for who in (plan.unit, plan.cluster):
         # Half of them are one unit's, and so in one group: however large a group of the real ones was, this is larger.
-        alone = who == plan.unit and plan.one_record_per_unit
+        alone = who == plan.unit and plan.one_each
         if who is not None:
             columns[who] = pa.array(np.arange(n) if alone else np.maximum(np.arange(n) - n // 2, 0))
     return pa.table(columns)

@@ -18,12 +18,16 @@ from foldaway.plan.vocabulary import (
     ERRORS,
     ESTIMATORS,
     JACKKNIFE,
+    MANY,
     MODES,
     MOMENTS,
+    ONE,
     SUMS,
+    TOGETHER,
     Error,
     Keep,
     ModeName,
+    RecordsPerUnit,
 )
 
 Column = Annotated[str, Meta(description="the name of a column")]
@@ -86,16 +90,16 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
         correction: How p-values and verdicts allow for several comparisons (outcomes, arms; levels of segments among
             themselves): ``"holm"`` bounds the chance of any false finding, ``"benjamini-hochberg"`` the share of false
             ones among the findings, ``"none"`` takes each comparison by itself. Guardrails are tested apart.
-        one_record_per_unit: A promise that no unit has more than one record, so that records are independent.
+        records_per_unit: ``"many"``, the default; or a promise. ``"one"``: no unit has more than one record, so that
+            records are independent. ``"together"``: all records of a unit come in one batch, and a unit is in one arm;
+            gives CR0 and CR1. A unit in both arms is refused within a batch. In different batches it would count as
+            two, and nobody would notice: where a promise does not hold, leave it out.
         keep: ``"sums"`` by arm and group of units, the default; or ``"moments"``, from which exact regressions and
             robust errors are read, and which say far more about single people.
         groups: Into how many groups units are dealt, under a secret key, for errors that allow for several records of
             a unit.
         coefficients: How covariates predict each outcome, fixed before the trial (`plan.calibrated` finds them). If
             left out, they are found from the trial's own records when it is first saved.
-        complete_units: A promise that all records of a unit come in one batch, and that a unit is in one arm; gives
-            CR0 and CR1. A unit in both arms is refused within a batch. In different batches it would count as two, and
-            nobody would notice: where a promise does not hold, leave it out.
         on_fault: ``"refuse"`` a batch with a faulty record whole, or ``"drop"`` and count such records.
         drop_limit: With ``on_fault = "drop"``, the largest share of all records that may be dropped: above it no effect
             is told, until further records bring the share down.
@@ -130,10 +134,9 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     confidence: Confidence = 0.95
     alternative: Literal["two-sided", "greater", "less"] = "two-sided"
     correction: Literal["holm", "benjamini-hochberg", "none"] = "holm"
-    one_record_per_unit: bool = False
+    records_per_unit: RecordsPerUnit = MANY
     keep: Keep | None = None
     groups: Groups = 128
-    complete_units: bool = False
     on_fault: Literal["refuse", "drop"] = "refuse"
     drop_limit: DropLimit = DROP_LIMIT
     estimators: Estimators = ()
@@ -186,9 +189,14 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
         return self.unit if self.cluster is None else self.cluster
 
     @property
+    def whole_units(self) -> bool:
+        """Whether all records of a unit come in one batch."""
+        return self.records_per_unit == TOGETHER
+
+    @property
     def one_each(self) -> bool:
         """Whether each record is of a unit of its own."""
-        return self.federated is None and (self.unit is None or self.one_record_per_unit)
+        return self.federated is None and (self.unit is None or self.records_per_unit == ONE)
 
     @property
     def _independent(self) -> bool:
@@ -218,14 +226,14 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
         """The most records that one of those that are counted, or protected by a release, can have in the tallies."""
         if self.federated is not None:
             return self.federated.device_records
-        return (self.release is not None and self.complete_units and self.release.unit_records) or 1
+        return (self.release is not None and self.whole_units and self.release.unit_records) or 1
 
     @property
     def protects(self) -> Literal["device", "unit", "record"]:
         """What a release protects: all of a unit that is sure to come together, or else a single record."""
         if self.federated is not None:
             return "device"
-        return "unit" if self.complete_units or self.one_record_per_unit else "record"
+        return "record" if self.records_per_unit == MANY else "unit"
 
     @property
     def keyed(self) -> bool:
@@ -242,7 +250,7 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
         """Whether a secret key hashes identifiers: to groups, to bootstrap weights, and to tell units apart."""
         if self.federated is not None:  # devices draw their groups; each site has a key of its own
             return self.grouped and self.unit is not None
-        return self.bootstrap is not None or self.grouped or not (self._independent or self.complete_units)
+        return self.bootstrap is not None or self.grouped or not (self._independent or self.whole_units)
 
     @property
     def weighted(self) -> bool:

@@ -172,8 +172,8 @@ class Federated(Part, frozen=True):
         mode: What a device sends: ``"one-message"`` (its triangular factor, once), ``"scores"`` (factors during the
             trial, its score at the close, which gives CR2 and CR3 too), ``"delta"`` (counts and sums only) or
             ``"sums"`` (the same and a random group, so that the coordinator keeps nothing but sums). Sites, which have
-            many units and name them with `unit`, take part in modes ``"sums"`` and, with `complete_units`,
-            ``"one-message"``.
+            many units and name them with `unit`, take part in modes ``"sums"`` and, if all records
+            of a unit come together (`records_per_unit`), ``"one-message"``.
         reply_deadline: Seconds after the close in which reports still count.
         reply_share: The share of the devices whose reports end the wait early; in mode ``scores``, of those in the
             coefficients.
@@ -218,8 +218,8 @@ class Release(Part, frozen=True):
     Attributes:
         epsilon: ε: how far one unit can move the odds of any answer, as an exponent.
         delta: δ: the chance that it moves them further; well below one over the number of units.
-        unit_records: With `complete_units`, the most records of a unit that are taken; further ones are faulty. Noise
-            grows with it.
+        unit_records: With `records_per_unit = "together"`, the most records of a unit that are taken; further ones are
+            faulty. Noise grows with it.
         noisy_groups: Into how many groups units are dealt for the release. Noise grows with its square root, so take
             more than 16 only where it is small beside the outcomes' own spread.
 

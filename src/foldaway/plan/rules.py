@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from foldaway.numerics.block import LARGEST
 from foldaway.plan.analysis import Analysis, errors_of, estimators_of, tallies_of
 from foldaway.plan.parts import Privacy, Release
-from foldaway.plan.vocabulary import BOOTSTRAP, COMPLIERS, ERRORS, ESTIMATORS, MODES, MOMENTS, SUMS, TOTAL
+from foldaway.plan.vocabulary import BOOTSTRAP, COMPLIERS, ERRORS, ESTIMATORS, MANY, MODES, MOMENTS, SUMS, TOTAL
 
 # The robust tally keeps about k⁴/4 numbers per arm; at 60 columns that is 27 MB. Without it there is room for more.
 MOST_COLUMNS = 60
@@ -60,17 +60,16 @@ def faults_of(plan: Analysis) -> Iterator[str]:
 
 def _keeping_faults(plan: Analysis) -> Iterator[str]:
     """What is kept, and the promises about units that it rests on."""
-    for promise in ("complete_units", "one_record_per_unit"):
-        if getattr(plan, promise) and plan.unit is None:
-            yield f"`{promise}` needs `unit`, the column that names the units."
+    if plan.records_per_unit != MANY and plan.unit is None:
+        yield f'`records_per_unit = "{plan.records_per_unit}"` needs `unit`, the column that names the units.'
     if plan.cluster is not None:
         yield from _cluster_faults(plan)
     if plan.groups & (plan.groups - 1):
         yield "`groups` must be a power of two from 8 to 4,096."
-    if plan.keeps == SUMS and plan.complete_units and plan.release is None:
+    if plan.keeps == SUMS and plan.whole_units and plan.release is None:
         yield (
-            '`complete_units` is for moments: add `keep = "moments"`, or leave it out; sums need no such promise, but '
-            "for a `release`."
+            '`records_per_unit = "together"` is for moments: add `keep = "moments"`, or leave it out; sums need no '
+            "such promise, but for a `release`."
         )
     if plan.keep not in (None, plan.keeps):
         yield f'mode "{plan.mode}" keeps {plan.keeps}: leave out `keep`.'
@@ -86,10 +85,11 @@ def _cluster_faults(plan: Analysis) -> Iterator[str]:
     """Clusters with units of both arms: only what is joint over the arms allows for them."""
     if plan.federated is not None:
         yield "a federated plan cannot have `cluster`, because its devices are the clusters."
-    elif plan.keeps == MOMENTS and plan.complete_units:
+    elif plan.keeps == MOMENTS and plan.whole_units:
         yield (
-            "CR errors assume that every cluster is in one arm. With `cluster`, leave out `complete_units` and "
-            "`keep`: the jackknife by groups of clusters allows for units of both arms."
+            "CR errors assume that every cluster is in one arm. With `cluster`, leave out "
+            '`records_per_unit = "together"` and `keep`: the jackknife by groups of clusters allows for units of both '
+            "arms."
         )
 
 
@@ -152,10 +152,10 @@ def _federated_faults(plan: Analysis) -> Iterator[str]:
     if plan.bootstrap is not None:
         yield from ERRORS[BOOTSTRAP].faults(plan)
     yield from mode.faults(plan)
-    if plan.unit is not None and not (mode.sites and (plan.complete_units or mode.keeps == SUMS)):
+    if plan.unit is not None and not (mode.sites and (plan.whole_units or mode.keeps == SUMS)):
         yield (
             'in a federated plan, `unit` is for sites, which need `federated.mode` = "sums", or "one-message" with '
-            "`complete_units`; a device is a unit by itself."
+            '`records_per_unit = "together"`; a device is a unit by itself.'
         )
     if plan.unit is not None and plan.release is not None:
         yield (
@@ -197,10 +197,11 @@ def _release_faults(plan: Analysis, release: Release) -> Iterator[str]:
         yield "`release` needs records without weights: leave out `weight`."
     if release.noisy_groups & (release.noisy_groups - 1) or release.noisy_groups > plan.groups:
         yield "`release.noisy_groups` must be a power of two and no more than `groups`."
-    if (release.unit_records is not None) != (plan.complete_units and plan.federated is None):
+    if (release.unit_records is not None) != (plan.whole_units and plan.federated is None):
         yield (
-            "`release.unit_records` and `complete_units` need each other: foldaway can limit a unit's records only if "
-            "they arrive together. Without both, the release protects records; devices have `federated.device_records`."
+            '`release.unit_records` and `records_per_unit = "together"` need each other: foldaway can limit a unit\'s '
+            "records only if they arrive together. Without both, the release protects records; devices have "
+            "`federated.device_records`."
         )
 
 

@@ -20,6 +20,12 @@ Keep = Literal["sums", "moments"]
 SUMS: Final = "sums"
 MOMENTS: Final = "moments"
 
+# What a plan says of the records of a unit.
+RecordsPerUnit = Literal["one", "many", "together"]
+ONE: Final = "one"
+MANY: Final = "many"
+TOGETHER: Final = "together"
+
 # Scores corrected for leverage where the records are: never kept, only collected.
 LEVERAGE = "leverage"
 
@@ -205,7 +211,8 @@ _ONE_DESIGN = Need(
 )
 _UNWEIGHTED = Need(lambda plan: plan.weight is None, "the error {name!r} needs records without weights.")
 _WHOLE_UNITS = Need(
-    lambda plan: plan.complete_units or plan.federated is not None, "the error {name!r} needs `complete_units`."
+    lambda plan: plan.whole_units or plan.federated is not None,
+    'the error {name!r} needs `records_per_unit = "together"`.',
 )
 _NO_WEIGHT = Need(lambda plan: plan.weight is None, "`federated.leverage` needs a plan without `weight`.")
 

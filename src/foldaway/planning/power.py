@@ -249,7 +249,7 @@ def _design(
         raise EstimateError("`records_per_unit` must be above 0.")
     if not 0 <= size_cv < math.inf:
         raise EstimateError("`size_cv` must be 0 or more.")
-    clustered = (per_unit or 1) != 1 if plan is None else plan.unit is not None and not plan.one_record_per_unit
+    clustered = (per_unit or 1) != 1 if plan is None else plan.unit is not None and not plan.one_each
     groups = (_GROUPS if clustered else None) if plan is None else plan.groups if plan.grouped else None
     return CommonDesign(
         {arm: share / total for arm, share in shares.items()},

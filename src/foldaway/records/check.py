@@ -102,7 +102,7 @@ class _Checked:
         for column in (plan.unit, plan.cluster):
             if column is not None:
                 self.identifiers[column], self.masks[column] = identifiers(columns[column])
-        if plan.unit is not None and plan.complete_units:
+        if plan.unit is not None and plan.whole_units:
             self.unit = numbered(self.identifiers[plan.unit])
             self._require_one_arm(plan.unit)
             if plan.release is not None or plan.federated is not None:

@@ -68,7 +68,7 @@ def fold_query(
         raise SourceError("a trial to go on with brings its own key; give `into` or `key`, not both.")
     trial = Trial(plan, key=key) if into is None else into.copy()
     records = 0
-    with closing(_batches(connection, query, parameters, wanted_by(plan).names, whole=plan.complete_units)) as batches:
+    with closing(_batches(connection, query, parameters, wanted_by(plan).names, whole=plan.whole_units)) as batches:
         for batch, size in batches:
             trial.fold(batch)
             records += size

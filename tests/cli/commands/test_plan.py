@@ -58,7 +58,7 @@ def test_from_a_csv_file_to_a_report_in_three_commands(folder: Path) -> None:
     assert "unit of its own" not in made.stderr
     plan = fa.Plan.load(folder / "plan.toml")
     settings = {name: getattr(PLAN, name) for name in PLAN.__struct_fields__}
-    assert plan == fa.Plan(**{**settings, "name": "my-trial", "one_record_per_unit": True})
+    assert plan == fa.Plan(**{**settings, "name": "my-trial", "records_per_unit": "one"})
     command = shlex.split(following.removeprefix("Next: foldaway "))
     foldaway(*command, folder=folder)
     foldaway("report", command[-1], folder=folder)
@@ -314,7 +314,7 @@ def test_plan_check_says_what_devices_send_and_keep(tmp_path: Path) -> None:
     assert "Moments that wait for others to complete a cohort when the trial begins to close are left out." in scores
     assert "moments of 100 devices" in scores
     assert "for 1 minute after the close (`reply_deadline`), or until 95 % of the devices in the" in scores
-    site = checked(tmp_path, federated="one-message", unit="user", complete_units=True, on_fault="drop")
+    site = checked(tmp_path, federated="one-message", unit="user", records_per_unit="together", on_fault="drop")
     assert "A site folds its batch without it." in site
     assert "Federated" not in checked(tmp_path)
 

@@ -26,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pq.write_table(rows.drop_columns(["variant"]), folder / "before.parquet")
     # What only a trial has is not looked for in earlier records.
     levels = {**PLAN.levels, "platform": ["web", "app"]}
-    plan = replaced(PLAN, name="power", one_record_per_unit=True, segments=["platform"], levels=levels)
+    plan = replaced(PLAN, name="power", records_per_unit="one", segments=["platform"], levels=levels)
     plan.save(folder / "plan.toml")
     trial = fa.Trial(plan)
     trial.fold(rows.append_column("platform", pa.array(["web", "app"] * 3_000)))

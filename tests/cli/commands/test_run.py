@@ -319,10 +319,10 @@ def test_a_state_of_another_plan_or_a_damaged_one_is_refused(folder: Path, tmp_p
     assert "the state is damaged, or" in foldaway("merge", state, code=1).stderr
 
 
-def test_complete_units_make_each_file_one_batch(tmp_path: Path) -> None:
+def test_units_together_make_each_file_one_batch(tmp_path: Path) -> None:
     plan = fa.Plan(
         name="visits", arm="variant", arms={"control": 0.5, "treatment": 0.5}, outcomes=["minutes"], unit="user_id",
-        keep="moments", complete_units=True,
+        keep="moments", records_per_unit="together",
     )  # fmt: skip
     plan.save(tmp_path / "plan.toml")
     rows = pa.Table.from_batches(list(visits(60, seed=1)))

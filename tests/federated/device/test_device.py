@@ -291,7 +291,7 @@ def test_anything_but_a_mapping_is_refused(record: Any, tmp_path: Path) -> None:
 
 
 def test_a_plan_for_sites_runs_on_devices_too(tmp_path: Path) -> None:
-    plan = fa.Plan(**{**SETTINGS, "unit": "person", "complete_units": True})
+    plan = fa.Plan(**{**SETTINGS, "unit": "person", "records_per_unit": "together"})
     device = Device(plan, tmp_path)
     device.record(RECORD)
     device.record({**RECORD, "person": "somebody"})

@@ -51,7 +51,14 @@ def test_nothing_is_said_of_other_plans() -> None:
 )
 def test_what_sites_send_is_said_where_they_may_take_part(mode: str, what: str) -> None:
     devices = federated(fa.Plan(**SMALL), mode, covariates=[], cohort=30)
-    sites = federated(fa.Plan(**SMALL), mode, covariates=[], cohort=30, unit="u", complete_units=mode != "sums")
+    sites = federated(
+        fa.Plan(**SMALL),
+        mode,
+        covariates=[],
+        cohort=30,
+        unit="u",
+        records_per_unit="many" if mode == "sums" else "together",
+    )
     assert "A site" not in described(devices)[0]
     rule = "once, and only if every arm that has units at the site has at least 30 units."
     assert f"A site sends {what} {rule}" in described(sites)[0]

@@ -46,7 +46,12 @@ def site_plan(
     name: str, seed: int = 31, mode: str = "one-message", covariates: int = 1, **others: Any
 ) -> tuple[fa.Plan, fa.Plan, pd.DataFrame]:
     plan, rows = make_trial(seed, n=400, units=True, covariates=covariates)
-    settings = {"unit": "unit", "complete_units": mode != "sums", "cohort": 10, "smallest_cell": 2}
+    settings = {
+        "unit": "unit",
+        "records_per_unit": "many" if mode == "sums" else "together",
+        "cohort": 10,
+        "smallest_cell": 2,
+    }
     return plan, federated(plan, mode, **{"name": name, **settings, **others}), rows
 
 

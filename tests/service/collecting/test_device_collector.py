@@ -299,7 +299,7 @@ def test_a_table_of_numbers_says_whether_they_are_used_and_no_arm(service: Servi
 
 
 def test_sites_and_devices_share_a_trial(service: Service) -> None:
-    plan = plan_of(f"site-{time.time_ns()}", "one-message", unit="u", complete_units=True, cohort=2)
+    plan = plan_of(f"site-{time.time_ns()}", "one-message", unit="u", records_per_unit="together", cohort=2)
     service.create(plan.to_toml())
     trial = fa.Trial(plan)
     trial.fold({"group": ["a", "a", "b", "b", "a"], "u": [1, 1, 2, 3, 4], "y": [1.0, 2.0, 3.0, 4.0, 6.0]})
@@ -337,7 +337,7 @@ def test_what_was_published_follows_the_key(folder: Place) -> None:
 
 def test_a_site_takes_no_single_device_with_it(service: Service) -> None:
     """Its tallies are a cohort by themselves; a report that waits for its own stays in memory."""
-    plan, devices = begun(service, "one-message", count=2, unit="u", complete_units=True)
+    plan, devices = begun(service, "one-message", count=2, unit="u", records_per_unit="together")
     one(service, plan, "reports", devices[1].message("reports"))
     site = fa.Trial(plan)
     site.fold({"group": ["a"] * 4, "u": [1, 2, 3, 4], "y": [1.0, 2.0, 4.0, 3.0]})
@@ -448,7 +448,7 @@ def test_a_commit_that_comes_too_late_does_not_refuse_what_is_durable(
 
 
 def test_a_site_s_token_is_good_for_so_many_units_in_all(service: Service) -> None:
-    plan, _ = begun(service, "one-message", count=0, unit="u", complete_units=True)
+    plan, _ = begun(service, "one-message", count=0, unit="u", records_per_unit="together")
     token, _ = service.store.tokens.issue("site", plan.name, 10)
     site = fa.Trial(plan)
     site.fold({"group": ["a"] * 4, "u": [1, 2, 3, 4], "y": [1.0, 2.0, 4.0, 3.0]})
@@ -467,7 +467,7 @@ def test_a_site_s_token_is_good_for_so_many_units_in_all(service: Service) -> No
 
 
 def test_the_largest_share_of_an_arm_counts_sites(service: Service) -> None:
-    plan, _ = begun(service, "one-message", count=0, unit="u", complete_units=True)
+    plan, _ = begun(service, "one-message", count=0, unit="u", records_per_unit="together")
     for units in (8, 24):
         site = fa.Trial(plan)
         ids, y = list(range(units)), [float(i % 3) for i in range(units)]

@@ -63,7 +63,7 @@ def small_shares(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def everywhere(plan: fa.Plan) -> fa.Plan:
     """The plan without its promise, for files that share units."""
-    return msgspec.structs.replace(plan, complete_units=False)
+    return msgspec.structs.replace(plan, records_per_unit="many")
 
 
 def numbers_of(trial: fa.Trial) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -118,7 +118,7 @@ def test_one_large_file_is_shared_out(drawn: tuple[fa.Plan, pd.DataFrame], folde
         assert [piece.ends for share in found for piece in share] == [False] * (len(parts) - 1) + [True]
 
 
-def test_complete_units_keep_files_whole(drawn: tuple[fa.Plan, pd.DataFrame], folder: Path, tmp_path: Path) -> None:
+def test_units_together_keep_files_whole(drawn: tuple[fa.Plan, pd.DataFrame], folder: Path, tmp_path: Path) -> None:
     plan, rows = drawn
     assert all(piece.part is None for share in shares_of([folder / "large.parquet"], plan) for piece in share)
     shuffled = rows.sample(frac=1, random_state=1)

@@ -72,7 +72,9 @@ def pooled(trial: fa.Trial) -> list[str]:
     return [trial.plan.regressors[column] for column in sorted(arms_of(trial.tallies)[0].pooled)]
 
 
-@pytest.mark.parametrize("settings", [{}, {"unit": "who", "complete_units": True}, {"unit": "who", "bootstrap": 50}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"unit": "who", "records_per_unit": "together"}, {"unit": "who", "bootstrap": 50}]
+)
 def test_a_saved_state_is_that_of_records_that_had_the_first_level_instead(settings: dict[str, object]) -> None:
     plan, rows = plan_of(**settings), records(400, 1, rare=4)
     trial = folded(plan, rows)
@@ -119,7 +121,7 @@ def test_units_count_and_not_their_records() -> None:
     """One person from Liechtenstein with many records is still one person."""
     rows = records(400, 1, rare=11)
     rows.loc[rows["country"] == "li", "who"] = 10_000 + (rows["arm"] == "b")
-    settings = {"unit": "who", "complete_units": True}
+    settings = {"unit": "who", "records_per_unit": "together"}
     assert "country[li]" in pooled(folded(plan_of(**settings), rows))
     assert "country[li]" not in pooled(folded(plan_of(), rows))
 

@@ -194,7 +194,7 @@ def calibrate(
     import tomli_w
 
     # A mode of devices, or a release, may need the very coefficients that are to be found.
-    bare = fa.Plan.load(plan, federated=None, privacy={}, release=None, complete_units=False)
+    bare = fa.Plan.load(plan, federated=None, privacy={}, release=None, records_per_unit="many")
     the_plan = fa.Plan.load(
         plan, coefficients=fa.Coefficients.none(bare.predictors[1:], [value.name for value in bare.values])
     )
@@ -340,7 +340,7 @@ def _plan(seen: Seen, roles: Roles, control: str | None, name: str) -> tuple[fa.
         covariates=[*roles.numeric, *roles.levels],
         levels=roles.levels,
         unit=roles.unit,
-        one_record_per_unit=seen.one_each,
+        records_per_unit="one" if seen.one_each else "many",
     )
     _require_usable(seen, roles, plan.drop_limit)
     faults = [*_misspelt(seen, roles, rare), *_faults(seen, roles)]
@@ -368,8 +368,8 @@ def _plan(seen: Seen, roles: Roles, control: str | None, name: str) -> tuple[fa.
         guesses.append(f"{what}: {n:,} of {many(seen.records, 'record')}. {done} {instead}".rstrip())
     if seen.one_each:
         guesses.append(
-            f"No two records of this file have the same {roles.unit}, so the plan promises one_record_per_unit. Delete "
-            "that line if the same units may come back in later files: the errors would be too small."
+            f'No two records of this file have the same {roles.unit}, so the plan says records_per_unit = "one". '
+            "Delete that line if the same units may come back in later files: the errors would be too small."
         )
     return plan, guesses
 

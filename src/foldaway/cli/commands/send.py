@@ -122,8 +122,8 @@ def send_files(
         client.producer = f"file-{marks.mark(path).hex()}"
         there = client.progress(trial)
         durable, closed = there["durable"], there["closed"]
-        batches = read(path, wanted, options, whole=plan.complete_units, progress=partial(progress, path))
-        if not plan.complete_units:
+        batches = read(path, wanted, options, whole=plan.whole_units, progress=partial(progress, path))
+        if not plan.whole_units:
             most = max(1, _CELLS // len(wanted.names))
             batches = (piece for batch in batches for piece in slices(batch, most))
         last = 0
@@ -132,7 +132,7 @@ def send_files(
             if batch.ragged and plan.on_fault == "refuse":
                 raise ServerError(f"{path}: lines that are not records: {batch.ragged:,}. Correct them first.")
             rows = batch.records.num_rows
-            first, last = last + 1, last + (1 if plan.complete_units else rows)
+            first, last = last + 1, last + (1 if plan.whole_units else rows)
             if last <= durable or not rows:
                 known += rows
                 continue

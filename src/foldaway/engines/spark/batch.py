@@ -51,8 +51,8 @@ def fold(df: DataFrame, plan: Plan, *, key: bytes | None = None, units_together:
         df: The data frame.
         plan: The plan.
         key: The trial's key; if left out, that of the driver's user.
-        units_together: For plans with `complete_units`: that all records of a unit already lie in one partition, so
-            that Spark need not shuffle the records.
+        units_together: With `records_per_unit = "together"`, that all records of a unit already lie in one partition,
+            so that Spark need not shuffle the records.
 
     Returns:
         The trial of all records.
@@ -98,13 +98,14 @@ def _records(df: DataFrame, plan: Plan, units_together: bool) -> DataFrame:
             raise RecordError(
                 f"the column {column.name!r} is of type {kind}, not a number or text; nothing was folded."
             )
-    if not plan.complete_units or units_together:
+    if not plan.whole_units or units_together:
         return taken
     if df.sparkSession.sparkContext.getConf().get("spark.io.encryption.enabled", "false") != "true":
         raise PlanError(
-            "`complete_units` needs all records of a unit in one partition, and bringing them together would write "
-            "records to Spark's disks in the clear: start Spark with spark.io.encryption.enabled=true; or, if they are "
-            "together already, say units_together=True; or leave out `keep`: sums by group need neither."
+            '`records_per_unit = "together"` needs all records of a unit in one partition, and bringing them there '
+            "would write records to Spark's disks in the clear: start Spark with spark.io.encryption.enabled=true; "
+            "or, if they are together already, say units_together=True; or leave out `keep`: sums by group need "
+            "neither."
         )
     assert plan.unit is not None
     return taken.repartition(_quoted(plan.unit))
@@ -189,7 +190,7 @@ class _FoldPartition:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         under, place = _here()
         key = None if self.key is None else opened(self.key, under)
-        partial = fold_partition(gathered(batches, whole=self.plan.complete_units), self.plan, key)
+        partial = fold_partition(gathered(batches, whole=self.plan.whole_units), self.plan, key)
         if partial.records:
             yield _row(place, under, partial)
 

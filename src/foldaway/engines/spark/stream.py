@@ -75,10 +75,10 @@ def fold_stream(
     require_classic(df)
     if not df.isStreaming:
         raise SourceError("this data frame is no stream: use spark.fold.")
-    if plan.complete_units:
+    if plan.whole_units:
         raise PlanError(
-            "records of a unit may come in several micro-batches, so `complete_units` cannot hold for a stream; "
-            "leave out `keep` and `complete_units`: sums by group allow for scattered records."
+            'records of a unit may come in several micro-batches, so `records_per_unit = "together"` cannot hold for a '
+            "stream; leave out `keep` and this promise: sums by group allow for scattered records."
         )
     key = key_for(plan, key)
     plan_columns(plan, df.columns)

@@ -300,7 +300,7 @@ def overwrite(plan: Plan, records: int) -> None:
         >>> overwrite(Plan(name="d", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], federated="scores"), 3)
     """
     chance = np.random.default_rng()
-    plain = msgspec.structs.replace(plan, unit=None, complete_units=False, beyond="clip")
+    plain = msgspec.structs.replace(plan, unit=None, records_per_unit="many", beyond="clip")
     mode_of(plan).overwrite(plain, [_made_up(plain, chance) for _ in range(min(max(records, 1), _ENOUGH))])
     gc.collect()  # also empties Python's own list of freed floats, which keep their values
 

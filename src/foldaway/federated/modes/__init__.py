@@ -51,7 +51,7 @@ def site_mode_of(plan: Plan) -> SiteMode:
     if not isinstance(mode, SiteMode):
         raise PlanError(
             f'the plan {plan.name} is not for sites: it needs `unit` and `federated` = "sums"; or "one-message" with '
-            "`complete_units` = true, a promise that all records of a unit are in one file."
+            '`records_per_unit = "together"`, a promise that all records of a unit are in one file.'
         )
     return mode
 

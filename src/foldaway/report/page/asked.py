@@ -49,7 +49,7 @@ def _terms(plan: Plan) -> Iterator[tuple[str, Html]]:
     if plan.covariates:
         yield "Adjusted for", html(listed(_covariate(plan, name) for name in plan.covariates), ", measured beforehand")
     if plan.unit is not None:
-        together = ", with all records of a unit together" if plan.complete_units else ""
+        together = ", with all records of a unit together" if plan.whole_units else ""
         yield "Randomised", html("by ", named(plan.unit), together)
     if plan.cluster is not None:
         yield "Clustered", html("by ", named(plan.cluster), ", whose units may be in different arms")

@@ -10,7 +10,7 @@ from foldaway.effects.released import least_records, protected
 from foldaway.errors import EstimateError, many
 from foldaway.plan import Plan
 from foldaway.plan.analysis import errors_of, estimators_of, tallies_of
-from foldaway.plan.vocabulary import MOMENTS, REPLICATES, SUMS
+from foldaway.plan.vocabulary import MOMENTS, ONE, REPLICATES, SUMS
 from foldaway.report.page.kept import planned
 from foldaway.table import text_table
 from foldaway.tallies import empty_holding, grouped_of
@@ -112,9 +112,9 @@ def _arms(plan: Plan) -> str:
 
 
 def _promise(plan: Plan) -> str:
-    if plan.complete_units:
+    if plan.whole_units:
         return "all records of a unit in one batch"
-    if plan.one_record_per_unit:
+    if plan.records_per_unit == ONE:
         return "one record each"
     return f"dealt into {plan.groups} groups" if plan.grouped and plan.cluster is None else ""
 

@@ -123,7 +123,7 @@ class Collector:
             if numbers is None and not batch.ragged and size <= most and sum(sizes.values()) + size <= SMALL:
                 sizes[i] = size
         # A batch's units may be complete, and then two batches have two units.
-        if len(sizes) < 2 or self.shard.plan.complete_units:
+        if len(sizes) < 2 or self.shard.plan.whole_units:
             return {}
         live = self.shard.live.copy()
         try:

@@ -107,7 +107,7 @@ def files_and_pipes(paths: Sequence[Path | Stdin]) -> tuple[list[Path], list[Pat
 
 def fold_pipes(trial: Trial, pipes: Sequence[Path | Stdin], options: ReadOptions, progress: OnBytes) -> None:
     """Fold what only this process can read into the trial."""
-    wanted, whole = wanted_by(trial.plan), trial.plan.complete_units
+    wanted, whole = wanted_by(trial.plan), trial.plan.whole_units
     for pipe in pipes:
         fold_columns(trial, pipe, wanted, options, whole=whole, progress=partial(progress, pipe))
 

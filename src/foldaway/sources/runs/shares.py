@@ -75,7 +75,7 @@ def shares_of(paths: Sequence[Path], plan: Plan, format: str | None = None) -> l
     shares: list[Share] = []
     small: Share = []
     for path in paths:
-        if sizes[path] > enough and not plan.complete_units:
+        if sizes[path] > enough and not plan.whole_units:
             shares += [small] if small else []
             shares += [[piece] for piece in _pieces(path, parts(path, format), enough)]
             small = []
@@ -111,7 +111,7 @@ def fold_share(
     share: Share, plan: Plan, key: bytes | None, options: ReadOptions, progress: Callable[[Path, int], None]
 ) -> tuple[Trial, list[Count]]:
     """The trial of a share, and a count for each piece; progress is told as so many more bytes of a file."""
-    trial, counts, wanted, whole = Trial(plan, key=key), [], wanted_by(plan), plan.complete_units
+    trial, counts, wanted, whole = Trial(plan, key=key), [], wanted_by(plan), plan.whole_units
     for piece in share:
         done = 0
 
