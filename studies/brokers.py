@@ -65,7 +65,7 @@ def _sent_and_consumed(
         if sent % _AT_A_TIME == 0:
             consume(server, plan, folder, key=key, delete=True)
     trial, consumer = consume(server, plan, folder, key=key, delete=True, close=True)
-    if trial.n != records or consumer.pending or server.held(plan.name):
+    if trial.n != records or consumer.progress.pending or server.held(plan.name):
         sys.exit(f"{server.name}: {records:,} records were sent, {trial.n:,} were counted.")
     return trial
 

@@ -14,10 +14,11 @@ import pytest
 
 import foldaway as fa
 from brokers import Sent, Server
-from foldaway.keeping.user_keys import FileKey
+from foldaway.account.account import Durable
+from foldaway.account.stream_file import STATE, StreamFile
+from foldaway.keeping.saved import Saved, StreamPositions, load
 from foldaway.sources.brokers.broker import Broker, parse
 from foldaway.sources.brokers.consumer import Consumer, ConsumerOptions, Progress
-from foldaway.sources.brokers.stream_file import StreamFile, StreamState
 from foldaway.sources.formats.body import ARROW, JSON, NDJSON
 from plans import in_parts
 
@@ -111,16 +112,26 @@ def one_pass(plan: fa.Plan, records: pa.Table, key: bytes | None = None) -> fa.T
     return trial
 
 
+Stored = Durable[fa.Trial, StreamPositions]
+
+
 class Remembering(StreamFile):
     """A store that remembers all that was ever written to it, as somebody with access to the disk might."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.written: list[StreamState] = []
+    def __init__(self, *place: Any, key: bytes | None = None) -> None:
+        super().__init__(*place, key=key)
+        self.key = key
+        self.written: list[Saved] = []
 
-    def write(self, state: StreamState, key: FileKey | None) -> None:
-        super().write(state, key)
-        self.written.append(state)
+    def write(self, was: Stored, tallies: fa.Trial, reached: StreamPositions) -> Stored:
+        durable = super().write(was, tallies, reached)
+        self.written.append(load(self.path, self.key))
+        return durable
+
+
+def stored_in(folder: Path, key: bytes | None = None) -> Saved | None:
+    """What a consumer has stored in a folder."""
+    return load(folder / STATE, key) if (folder / STATE).exists() else None
 
 
 def consume(
@@ -140,17 +151,9 @@ def consume(
     where = parse(address or server.address(plan.name))
     options["delete"] = options.get("delete", False) and server.deletes
     settings = ConsumerOptions(**{"until_empty": True, "wait": 0.1, "rest": 0.0, **options})
-    with store(folder) as opened:
-        consumer = Consumer(
-            wrap(where.broker(plan.name)),
-            where.stream,
-            plan,
-            opened,
-            key=key or KEY,
-            options=settings,
-            told=told,
-            stopping=stopping,
-        )
+    with store(folder, plan, where.stream, key=key or KEY) as opened:
+        broker = wrap(where.broker(plan.name))
+        consumer = Consumer(broker, opened, options=settings, told=told, stopping=stopping)
         return consumer.run(), consumer
 
 

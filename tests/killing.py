@@ -21,10 +21,11 @@ import pyarrow as pa
 
 import foldaway as fa
 from brokers import Sent, Server
-from consuming import FORMS
+from consuming import FORMS, stored_in
 from crashing import COHORT, PER_PRODUCER, PRODUCERS, batch, digits, largest_difference, plan_of
+from foldaway.account.stream_file import is_closed
+from foldaway.keeping.saved import Saved
 from foldaway.keeping.secret import read_or_make_key
-from foldaway.sources.brokers.stream_file import StreamState, is_closed, read
 from servers import Nursery
 
 MOST_BATCHES = PRODUCERS * PER_PRODUCER
@@ -77,7 +78,7 @@ def kill_often(
     key = read_or_make_key(folder / "trial.key")
     words = ["consume", server.address(name), str(folder / "plan.toml"), "--store", str(store), "--json", "--delete"]
     words += ["--key", str(folder / "trial.key")]
-    written: list[StreamState] = []
+    written: list[Saved] = []
     edges = [batches * i // (2 * kills) for i in range(2 * kills + 1)]
     for turn in range(kills):
         server.send(name, [message(i) for i in range(edges[2 * turn], edges[2 * turn + 1])])
@@ -92,8 +93,8 @@ def kill_often(
                 time.sleep(0.001)
             time.sleep(rng.choice([0, rng.uniform(0, 0.02), rng.uniform(0, 0.3)]))
         _end(pid)
-        stored = read(store, key)
-        if stored is not None and (not written or stored.trial != written[-1].trial):
+        stored = stored_in(store, key)
+        if stored is not None and (not written or stored.state != written[-1].state):
             written.append(stored)
     _run(nursery, [*words, "--close"], folder)
     return _judge(server, plan, store, written, kills, batches, began)
@@ -139,7 +140,7 @@ def _said_at_the_end(out: Path) -> fa.Effects:
 
 
 def _judge(
-    server: Server, plan: fa.Plan, store: Path, written: Sequence[StreamState], kills: int, batches: int, began: float
+    server: Server, plan: fa.Plan, store: Path, written: Sequence[Saved], kills: int, batches: int, began: float
 ) -> Tale:
     said = (store.parent / "err").read_text()
     assert "error" not in said, said
@@ -151,7 +152,7 @@ def _judge(
     counted, n = digits(effects), sum(effects.counts.values())
     assert not any(counted[batches:])
     assert n == whole.num_rows, f"{n} records, not {whole.num_rows}: {Counter(counted[:batches])}"
-    sizes = [0, *(each.of(plan).n for each in written)]
+    sizes = [0, *(fa.Trial.loads(each.state, plan).n for each in written)]
     step = min(after - before for before, after in pairwise(sizes)) if written else 0
     assert not written or step >= COHORT
     return Tale(

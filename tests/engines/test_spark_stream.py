@@ -17,11 +17,11 @@ import pytest
 import foldaway as fa
 import spark_stream_driver
 import sparks
+from foldaway.account.account import Account, Durable
+from foldaway.account.stream_file import STATE, StreamFile
 from foldaway.engines import spark
 from foldaway.engines.spark.stream import StreamFold
-from foldaway.keeping.saved import StreamPositions
-from foldaway.keeping.user_keys import FileKey
-from foldaway.sources.brokers.stream_file import StreamFile, StreamState, read
+from foldaway.keeping.saved import Saved, StreamPositions, load
 from memory_scan import Marks, scan_files
 from plans import replaced
 from resampling import KEY, assert_same_replicates, folded, of_units
@@ -66,21 +66,22 @@ class Source:
 
 
 @pytest.fixture
-def written(monkeypatch: pytest.MonkeyPatch) -> list[StreamState]:
+def written(monkeypatch: pytest.MonkeyPatch) -> list[Saved]:
     """Every state that is written."""
-    states: list[StreamState] = []
+    states: list[Saved] = []
     write = StreamFile.write
 
-    def noted(self: StreamFile, stored: StreamState, key: FileKey | None) -> None:
-        write(self, stored, key)
-        states.append(stored)
+    def noted(self: StreamFile, *what: Any) -> Durable[fa.Trial, StreamPositions]:
+        durable = write(self, *what)
+        states.append(load(self.path, KEY))
+        return durable
 
     monkeypatch.setattr(StreamFile, "write", noted)
     return states
 
 
 def test_what_is_short_of_a_cohort_waits_in_memory_and_is_read_again(
-    session: Any, tmp_path: Path, written: list[StreamState]
+    session: Any, tmp_path: Path, written: list[Saved]
 ) -> None:
     plan, rows = planned(cohort=70)
     source, store = Source(session, tmp_path / "in", rows), tmp_path / "store"
@@ -105,8 +106,8 @@ def test_what_is_short_of_a_cohort_waits_in_memory_and_is_read_again(
     trial = last.close()  # with all that has come
     assert trial.n == len(source.added) == 900
     assert_same_replicates(trial, folded(plan, source.added))
-    assert [fa.Trial.loads(stored.trial).n for stored in written if not stored.closed] == [400, 830]
-    assert [stored.closed for stored in written] == [False, False, True]
+    assert [fa.Trial.loads(stored.state).n for stored in written if stored.state] == [400, 830]
+    assert [stored.final is not None for stored in written] == [False, False, True]
 
 
 def test_a_batch_that_is_stored_but_that_spark_took_no_note_of_counts_once(
@@ -117,10 +118,11 @@ def test_a_batch_that_is_stored_but_that_spark_took_no_note_of_counts_once(
     source.add(300, 300, 300)
     write = StreamFile.write
 
-    def broken_off(self: StreamFile, stored: StreamState, key: FileKey | None) -> None:
-        write(self, stored, key)
-        if stored.reached.places == {"": (1,)}:
+    def broken_off(self: StreamFile, *what: Any) -> Durable[fa.Trial, StreamPositions]:
+        durable = write(self, *what)
+        if durable.reached.places == {"": (1,)}:
             raise RuntimeError("broken off")
+        return durable
 
     with monkeypatch.context() as patched:
         patched.setattr(StreamFile, "write", broken_off)
@@ -187,18 +189,18 @@ def test_two_drivers_cannot_have_one_store(session: Any, tmp_path: Path) -> None
     plan, rows = planned()
     source, store = Source(session, tmp_path / "in", rows), tmp_path / "store"
     source.add(300)
-    with StreamFile(store), pytest.raises(fa.SourceError, match="another program has the store"):
+    with StreamFile(store, plan, "s"), pytest.raises(fa.StateError, match="another program is writing to"):
         spark.fold_stream(source.stream(), plan, store=store, key=KEY)
     first = spark.fold_stream(source.stream(), plan, store=store, key=KEY)
     try:
         first.processAllAvailable()
         before = sorted(path.name for path in (store / "checkpoint").rglob("*"))
-        with pytest.raises(fa.SourceError, match="another program has the store"):
+        with pytest.raises(fa.StateError, match="another program is writing to"):
             spark.fold_stream(source.stream(), plan, store=store, key=KEY)
         assert sorted(path.name for path in (store / "checkpoint").rglob("*")) == before  # not taken back
     finally:
         first.stop()
-    with StreamFile(store):  # another process could go on
+    with StreamFile(store, plan, "s"):  # another process could go on
         pass
     with pytest.raises(fa.StateError, match="start it again"):
         first.close()
@@ -218,9 +220,8 @@ def test_of_a_closed_trial_rounded_effects_are_left_and_it_takes_no_more(session
     assert trial.sealed
     assert trial.n == 630
     assert_same_replicates(trial, folded(plan, source.added))
-    stored = read(store)
-    assert stored is not None
-    assert stored.trial == b""
+    stored = load(store / STATE)
+    assert stored.state == b""
     assert stored.final is not None
     assert stored.final.effects == folded(plan, source.added).effects(rounded=True).to_json()
     with pytest.raises(fa.SealedError, match="foldaway effects"):
@@ -273,9 +274,8 @@ def test_what_cannot_work_is_refused_before_anything_runs(session: Any, tmp_path
         spark.fold_stream(stream.drop("y0"), plan, store=store, key=KEY)
 
     trial = folded(plan, rows)
-    with StreamFile(store) as opened:
-        reached = StreamPositions("a Spark stream", "a-query", {"": (7,)})
-        opened.write(StreamState(reached, trial.dumps()), trial.secret.for_files())
+    store.mkdir(exist_ok=True)
+    trial.save(store / STATE, positions=StreamPositions("a Spark stream", "a-query", {"": (7,)}))
     with pytest.raises(fa.StateError, match="is empty, and"):
         spark.fold_stream(stream, plan, store=store, key=KEY)
     (store / "checkpoint").mkdir()
@@ -289,8 +289,8 @@ def test_what_cannot_work_is_refused_before_anything_runs(session: Any, tmp_path
         spark.fold_stream(stream, plan, store=store, key=KEY[::-1])
     with pytest.raises(fa.StateError, match="another plan"):
         spark.fold_stream(stream, replaced(plan, cohort=3), store=store, key=KEY)
-    with StreamFile(store) as opened:  # whatever was refused has let go of it
-        opened.write(StreamState(StreamPositions("ORDERS", "", {"": (7,)}), trial.dumps()), trial.secret.for_files())
+    with StreamFile(store, plan, "ORDERS"):  # whatever was refused has let go of it
+        trial.save(store / STATE, positions=StreamPositions("ORDERS", "", {"": (7,)}))
     with pytest.raises(fa.SourceError, match=r"belongs to another stream \(ORDERS\)"):
         spark.fold_stream(stream, plan, store=store, key=KEY)
     assert not session.streams.active
@@ -302,8 +302,8 @@ def test_the_first_write_waits_for_coefficients_while_the_checkpoint_allows(most
     names: dict[str, Any] = {"arm": "g", "arms": {"a": 0.5, "b": 0.5}, "outcomes": ["y"], "covariates": columns}
     plan = replaced(fa.Plan(name="wide", **names), cohort=20)
     rng = np.random.default_rng(1)
-    with StreamFile(tmp_path) as opened:
-        batches = StreamFold(opened, StreamState(StreamPositions("a Spark stream")), fa.Trial(plan, key=KEY), KEY, most)
+    with StreamFile(tmp_path, plan, "a Spark stream", key=KEY) as opened:
+        batches = StreamFold(opened, Account(opened), KEY, most)
         waits = []
         for number in range(5):
             rows = pd.DataFrame(rng.normal(size=(40, 31)), columns=[*columns, "y"]).assign(g=["a", "b"] * 20)

@@ -23,13 +23,14 @@ import pytest
 import foldaway as fa
 from batches import receive
 from consuming import as_arrow
+from foldaway.account.account import Account
+from foldaway.account.stream_file import STATE, StreamFile
 from foldaway.cli.terminal.consumer import effects_of
 from foldaway.engines.spark.stream import _STREAM, StreamFold
 from foldaway.errors import MessageError, RecordError, StateError, TooEarly
 from foldaway.federated.messages import Enrolment, Sums, encoded, new_number, packed
 from foldaway.federated.site.site import fold_site
 from foldaway.keeping.cohort import Newcomers, too_few_to_publish
-from foldaway.keeping.saved import StreamPositions
 from foldaway.service.collecting.collector import Collector
 from foldaway.service.collecting.device_collector import DeviceCollector
 from foldaway.service.collecting.service import Service
@@ -37,7 +38,6 @@ from foldaway.service.collecting.shard import merged
 from foldaway.service.database.store import Store as Database
 from foldaway.sources.brokers.broker import Message, Positions
 from foldaway.sources.brokers.consumer import Consumer, ConsumerOptions
-from foldaway.sources.brokers.stream_file import StreamFile, StreamState, read
 from foldaway.sources.formats.body import Decoded, Limits
 from foldaway.sources.formats.files import ReadOptions
 from foldaway.sources.runs.backlog import Backlog
@@ -201,7 +201,7 @@ class Stream(User):
         super().__init__(plan, folder)
         self.broker = Listed()
         options = ConsumerOptions(rest=0.0, wait=0.0, bytes_at_once=2**30)
-        self.consumer = Consumer(self.broker, "stream", plan, StreamFile(folder), options=options)
+        self.consumer = Consumer(self.broker, StreamFile(folder, plan, "stream"), options=options)
 
     def take(self, records: pa.Table) -> None:
         if records.num_rows:
@@ -220,9 +220,8 @@ class Micro(User):
 
     def __init__(self, plan: fa.Plan, folder: Path) -> None:
         super().__init__(plan, folder)
-        self.batches = StreamFold(
-            StreamFile(folder), StreamState(StreamPositions(_STREAM)), fa.Trial(plan), None, most_pending=1_000
-        )
+        store = StreamFile(folder, plan, _STREAM)
+        self.batches = StreamFold(store, Account(store), None, most_pending=1_000)
         self.number = 0
 
     def take(self, records: pa.Table) -> None:
@@ -239,8 +238,7 @@ class Micro(User):
 
 
 def stored_in(folder: Path, plan: fa.Plan) -> int:
-    stored = read(folder)
-    return 0 if stored is None else stored.of(plan).n
+    return fa.Trial.load(folder / STATE, plan).n if (folder / STATE).exists() else 0
 
 
 class Watched(Backlog):
@@ -374,9 +372,11 @@ def test_hashes_in_memory_are_a_cohort_at_most_and_gone_with_the_write(tmp_path:
         assert len(trial.newcomers.hashes) == 20
     assert trial.newcomers.records == 5_000
     assert len((trial + trial.copy()).newcomers.hashes) == 20
-    with StreamFile(tmp_path) as file:
-        file.store(StreamPositions("nats ORDERS"), trial)
-    assert trial.newcomers == Newcomers()
+    with StreamFile(tmp_path, trial.plan, "nats ORDERS") as file:
+        account = Account(file)
+        account.live = trial
+        account.commit()
+    assert account.live.newcomers == Newcomers()
 
 
 def test_who_is_new_is_in_no_state_but_between_workers() -> None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 from foldaway.account.account import AccountStore, Durable
 from foldaway.errors import StateError, instead_of
 from foldaway.keeping.disk import remove_traces, sync_folder
 from foldaway.keeping.locks import locked
-from foldaway.keeping.saved import Positions, of_kind
+from foldaway.keeping.saved import Positions, naming, of_kind
 from foldaway.plan import Plan
 from foldaway.trial import Trial, open_saved
 
@@ -47,7 +47,17 @@ class TrialFile(AccountStore[Trial, P], Generic[P]):
             held.enter_context(locked(path, taken))
             # Whoever was killed may have left a state less than a cohort apart from the next one (promise P2).
             remove_traces(path)
-            self.close = held.pop_all().close
+            self._held = held.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let another program have the file."""
+        self._held.close()
 
     def read(self) -> Durable[Trial, P]:
         """What is saved; the beginning if nothing is, yet.
@@ -63,7 +73,11 @@ class TrialFile(AccountStore[Trial, P], Generic[P]):
         with self._resume.open("rb") as file:
             os.fsync(file.fileno())
         sync_folder(self._resume.parent)
-        return Durable(trial, self._beginning if positions is None else of_kind(positions, type(self._beginning)))
+        return Durable(trial, self._beginning if positions is None else self._its(positions))
+
+    def _its(self, positions: Positions) -> P:
+        with naming(self._resume or self.path):
+            return of_kind(positions, type(self._beginning))
 
     def write(self, was: Durable[Trial, P], tallies: Trial, reached: P) -> Durable[Trial, P]:
         """Replace what is saved; when this returns, the new is there whatever crashes, and until then the old is."""

@@ -20,8 +20,8 @@ import commands
 import foldaway as fa
 from brokers import Nats, Redis, Sent, require
 from consuming import as_arrow, as_json, as_ndjson, fresh_name, messages, one_pass, people, plan_of, sizes_of
+from foldaway.account.stream_file import STATE, StreamFile
 from foldaway.keeping.saved import StreamPositions
-from foldaway.sources.brokers.stream_file import StreamFile, StreamState, read
 from measured import measured
 from memory_scan import Marks, scan_files
 from sizes import mostly_slow
@@ -102,9 +102,7 @@ def test_a_stop_in_good_order_leaves_the_rest_at_the_broker(
     assert b"60 records are in the store" in err
     assert b"20 more wait at the broker" in err
     assert redis_server.held(plan.name) == 1
-    stored = read(tmp_path / "store")
-    assert stored is not None
-    assert stored.of(plan).n == 60
+    assert fa.Trial.load(tmp_path / "store" / STATE, plan).n == 60
 
 
 def _until(true: Callable[[], bool], seconds: float = 60) -> None:
@@ -123,7 +121,7 @@ def test_what_is_no_cohort_is_told_and_stays(redis_server: Redis, tmp_path: Path
     assert "20 more wait at the broker until there is a cohort of 50" in err
     assert "no effects yet" in err
     assert redis_server.held(plan.name) == 1
-    assert read(tmp_path / "store") is None
+    assert not (tmp_path / "store" / STATE).exists()
     _, none = foldaway("effects", tmp_path / "store", code=1)
     assert "holds no records yet" in none
 
@@ -135,8 +133,8 @@ def test_stores_of_several_consumers_are_merged(tmp_path: Path) -> None:
         part = fa.Trial(plan)
         part.fold(records.slice(20 * number, 20))
         stores.append(tmp_path / str(number))
-        with StreamFile(stores[-1]) as opened:
-            opened.write(StreamState(StreamPositions(str(number)), part.dumps()), part.secret.for_files())
+        stores[-1].mkdir()
+        part.save(stores[-1] / STATE, positions=StreamPositions(str(number)))
     foldaway("merge", *stores, "--save", tmp_path / "whole")
     assert fa.Trial.load(tmp_path / "whole", plan).n == 60
 
@@ -229,7 +227,7 @@ def test_the_key_lies_apart_from_the_store(
 
 
 def test_a_store_that_somebody_has_is_refused(tmp_path: Path) -> None:
-    _, file = saved(tmp_path)
-    with StreamFile(tmp_path / "store"):
+    plan, file = saved(tmp_path)
+    with StreamFile(tmp_path / "store", plan, "redis orders"):
         said = foldaway("consume", "redis://127.0.0.1:9/orders", file, "--store", tmp_path / "store", code=1)
-    assert "another program has the store" in said[1]
+    assert "another program is writing to" in said[1]

@@ -16,13 +16,13 @@ import pytest
 import foldaway as fa
 from commands import foldaway
 from foldaway import cli
+from foldaway.account.stream_file import STATE, StreamFile
 from foldaway.auditing.audit import audit
 from foldaway.evidence.ledger import AUDITED
 from foldaway.keeping.saved import StreamPositions, load
 from foldaway.keeping.user_keys import user_key
 from foldaway.simulation.datasets import checkout
 from foldaway.simulation.demo import PLAN
-from foldaway.sources.brokers.stream_file import StreamFile, StreamState, read
 from plans import replaced
 
 ROWS = pa.Table.from_batches(list(checkout(2_000, seed=3)))
@@ -63,8 +63,8 @@ def in_a_file(trial: fa.Trial, place: Path) -> None:
 
 
 def in_a_store(trial: fa.Trial, place: Path) -> None:
-    with StreamFile(place) as store:
-        store.write(StreamState(StreamPositions("nats ORDERS"), trial.dumps()), trial.secret.for_files())
+    place.mkdir()
+    trial.save(place / STATE, positions=StreamPositions("nats ORDERS"))
 
 
 @pytest.mark.parametrize("saved", [in_a_file, in_a_store])
@@ -161,17 +161,14 @@ def test_a_seal_destroys_the_key_that_was_given_and_prints_exact_effects_once(tm
     trial = folded("once", key=bytes(range(16)))
     in_a_store(trial, store)
     key.write_text(bytes(range(16)).hex())
-    with StreamFile(store):
+    with StreamFile(store, trial.plan, "nats ORDERS", key=bytes(range(16))):
         assert "another program is using" in foldaway("seal", store, "--key", key, code=1).stderr
     done = foldaway("seal", store, "--key", key, "--exact", "--json")
     assert done.stdout == final_json(trial)
     assert not key.exists()
     assert foldaway("effects", store, "--json").stdout == final_json(trial, rounded=True)
-    with StreamFile(store) as opened:
-        stored = read(opened.folder)
-    assert stored is not None
-    assert stored.closed
-    assert stored.of(trial.plan).sealed
+    with StreamFile(store, trial.plan, "nats ORDERS") as opened:
+        assert opened.read().tallies.sealed
     trial.plan.save(tmp_path / "plan.toml")
     words = ["consume", "redis://127.0.0.1:9/orders", tmp_path / "plan.toml", "--store", store]
     assert "is closed" in foldaway(*words, code=1).stderr

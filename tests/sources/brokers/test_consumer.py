@@ -19,6 +19,7 @@ from brokers import KINDS, Nats, Redis, Sent, Server, require
 from consuming import (
     KEY,
     Remembering,
+    Stored,
     as_json,
     assert_same,
     consume,
@@ -28,12 +29,14 @@ from consuming import (
     people,
     plan_of,
     sizes_of,
+    stored_in,
 )
+from foldaway.account.stream_file import StreamFile
 from foldaway.errors import SealedError, SourceError, StateError
+from foldaway.keeping.saved import StreamPositions
 from foldaway.sources.brokers.broker import Broker, Message, parse
 from foldaway.sources.brokers.consumer import FaultyMessage, Progress
 from foldaway.sources.brokers.nats import NatsStream
-from foldaway.sources.brokers.stream_file import StreamFile, read
 from foldaway.tallies import arms_of
 
 
@@ -71,8 +74,8 @@ def test_stopped_anywhere_and_started_again_it_is_the_same(some_broker: Server, 
             some_broker, plan, tmp_path, told=progress.append, stopping=lambda: len(progress) > 1, bytes_at_once=3000
         )
         steps += 1
-        stored = read(tmp_path, KEY)
-        if stored is not None and stored.of(plan).n > 120:
+        stored = stored_in(tmp_path, KEY)
+        if stored is not None and fa.Trial.loads(stored.state, plan).n > 120:
             break
     assert steps > 1
     found, _ = consume(some_broker, plan, tmp_path, delete=True, close=True)
@@ -160,10 +163,10 @@ def test_a_crash_between_state_and_acknowledgement_counts_nothing_twice(
 @pytest.mark.once
 def test_a_crash_before_the_state_is_written_loses_nothing(some_broker: Server, tmp_path: Path) -> None:
     class Failing(Remembering):
-        def write(self, state: Any, key: Any) -> None:
+        def write(self, *what: Any) -> Stored:
             if len(self.written) == 2:
                 raise Crash
-            super().write(state, key)
+            return super().write(*what)
 
     plan, records = prepared(some_broker, n=400)
     with pytest.raises(Crash):
@@ -184,7 +187,7 @@ def test_what_is_not_durable_is_not_deleted_by_a_consumer_that_goes_on(some_brok
     for start, size, pending, held in ((60, 30, 30, 1), (90, 10, 40, 2), (100, 30, 0, 0)):
         some_broker.send(plan.name, [Sent(as_json(records.slice(start, size)))])
         found, consumer = consume(some_broker, plan, tmp_path, delete=True)
-        assert (consumer.pending, some_broker.held(plan.name)) == (pending, held)
+        assert (consumer.progress.pending, some_broker.held(plan.name)) == (pending, held)
     assert_same(found, one_pass(plan, records))
 
 
@@ -197,18 +200,18 @@ def test_states_in_the_store_are_a_cohort_apart(some_broker: Server, tmp_path: P
     stores: list[Remembering] = []
 
     class Watched(Remembering):
-        def __init__(self, folder: Path) -> None:
-            super().__init__(folder)
+        def __init__(self, *place: Any, key: bytes | None = None) -> None:
+            super().__init__(*place, key=key)
             stores.append(self)
 
     _, consumer = consume(some_broker, plan, tmp_path, store=Watched, bytes_at_once=1000)
-    written = [stored.of(plan).n for stored in stores[0].written]
+    written = [fa.Trial.loads(stored.state, plan).n for stored in stores[0].written]
     assert len(written) >= 2
     assert min(after - before for before, after in pairwise([0, *written])) >= cohort
-    assert consumer.pending == records.num_rows - written[-1] < cohort
+    assert consumer.progress.pending == records.num_rows - written[-1] < cohort
     # What is no cohort stays where it was; the next consumer has it again.
     _, again = consume(some_broker, plan, tmp_path)
-    assert (again.pending, again.progress.records) == (consumer.pending, written[-1])
+    assert (again.progress.pending, again.progress.records) == (consumer.progress.pending, written[-1])
 
 
 def test_two_states_cannot_be_solved_for_a_record_unless_the_cohort_is_one(redis_server: Redis, tmp_path: Path) -> None:
@@ -220,9 +223,10 @@ def test_two_states_cannot_be_solved_for_a_record_unless_the_cohort_is_one(redis
         states: list[fa.Trial] = [fa.Trial(plan)]
 
         class Watched(Remembering):
-            def write(self, state: Any, key: Any, states: Any = states, plan: fa.Plan = plan) -> None:
-                super().write(state, key)
-                states.append(state.of(plan))
+            def write(self, *what: Any, states: list[fa.Trial] = states) -> Stored:
+                durable = super().write(*what)
+                states.append(durable.tallies)
+                return durable
 
         consume(redis_server, plan, tmp_path / str(cohort), store=Watched, bytes_at_once=1)
         found = 0
@@ -247,10 +251,10 @@ def test_the_close_takes_all_and_leaves_rounded_effects_alone(some_broker: Serve
     some_broker.send(plan.name, [Sent(as_json(records.slice(0, 200))), Sent(as_json(records.slice(200)))])
     found, consumer = consume(some_broker, plan, tmp_path, close=True, delete=True, bytes_at_once=1)
     assert_same(found, one_pass(plan, records))  # the last 30 too, though they are no cohort
-    assert (found.sealed, consumer.pending, some_broker.held(plan.name)) == (True, 0, 0)
-    stored = read(tmp_path)  # no key is needed
+    assert (found.sealed, consumer.progress.pending, some_broker.held(plan.name)) == (True, 0, 0)
+    stored = stored_in(tmp_path)  # no key is needed
     assert stored is not None
-    assert (stored.trial, stored.closed) == (b"", True)
+    assert stored.state == b""
     assert stored.final is not None
     assert stored.final.effects == one_pass(plan, records).effects(rounded=True).to_json()
     with pytest.raises(SealedError, match="closed"):
@@ -270,9 +274,9 @@ def test_a_crash_after_the_closing_write_is_made_good_by_closing_again(some_brok
             delete=True,
         )
     before = (tmp_path / "state").read_bytes()
-    stored = read(tmp_path)
+    stored = stored_in(tmp_path)
     assert stored is not None
-    assert stored.closed
+    assert stored.final is not None
     assert some_broker.held(plan.name) > 0
     found, _ = consume(some_broker, plan, tmp_path, close=True, delete=True)
     assert (found.sealed, some_broker.held(plan.name)) == (True, 0)
@@ -315,9 +319,9 @@ def test_a_faulty_message_stops_the_consumer_and_stays(some_broker: Server, tmp_
         assert "position" in told
         assert SECRET not in told
         assert refused.value.__context__ is None
-        stored = read(tmp_path, KEY)
+        stored = stored_in(tmp_path, KEY)
         assert stored is not None
-        assert stored.of(plan).n == 60
+        assert fa.Trial.loads(stored.state, plan).n == 60
     assert some_broker.held(plan.name) == 2
     found, consumer = consume(some_broker, plan, tmp_path, delete=True, skip_faulty=True)
     assert consumer.progress.skipped == 1
@@ -338,9 +342,10 @@ def test_a_plan_that_drops_faulty_records_counts_them(some_broker: Server, tmp_p
 
 
 def test_a_second_consumer_on_a_store_is_refused(tmp_path: Path) -> None:
-    with StreamFile(tmp_path), pytest.raises(SourceError, match="another program has the store"):
-        StreamFile(tmp_path)
-    with StreamFile(tmp_path):  # and let in once the first has gone
+    of = (tmp_path, plan_of("orders"), "redis orders")
+    with StreamFile(*of), pytest.raises(StateError, match="another program is writing to"):
+        StreamFile(*of)
+    with StreamFile(*of):  # and let in once the first has gone
         pass
 
 
@@ -387,9 +392,10 @@ def test_messages_that_are_gone_unread_are_counted(nats_server: Nats, tmp_path: 
     nats_server.ask(lambda jetstream: jetstream.purge_stream(plan.name, seq=5))
     found, consumer = consume(nats_server, plan, tmp_path)
     assert (found.n, consumer.progress.missed) == (60, 3)
-    stored = read(tmp_path, KEY)
+    stored = stored_in(tmp_path, KEY)
     assert stored is not None
-    assert stored.reached.missed == 3
+    assert isinstance(stored.positions, StreamPositions)
+    assert stored.positions.missed == 3
 
 
 # Brokers of their own kind.

@@ -44,28 +44,26 @@ def consume(
     json: AsJson = False,
 ) -> None:
     """Fold a stream into a store, exactly once, even after a crash. No record is kept."""
+    from foldaway.account.stream_file import STATE, StreamFile, is_closed
     from foldaway.cli.commands.state import finish
     from foldaway.cli.terminal.consumer import show_end, shown_progress, stop_asked
     from foldaway.forgetting.harden import without_dumps
     from foldaway.sources.brokers.broker import parse
     from foldaway.sources.brokers.consumer import Consumer, ConsumerOptions
-    from foldaway.sources.brokers.stream_file import STATE, StreamFile, is_closed
 
     if sentence := without_dumps():
         tell(sentence)
     where = parse(address)
     the_plan = fa.Plan.load(plan)
     broker = where.broker(the_plan.name)
-    with StreamFile(store) as opened:
-        closed = is_closed(opened.folder)
-        if closed and not close:
-            raise SealedError(f"the trial in {store} is closed: `foldaway effects {store}` prints its effects.")
-        secret = None if closed else _secret(key, opened.folder)
-        options = ConsumerOptions(until_empty=until_empty, delete=delete, skip_faulty=skip_faulty, close=close)
+    closed = is_closed(store)
+    if closed and not close:
+        raise SealedError(f"the trial in {store} is closed: `foldaway effects {store}` prints its effects.")
+    secret = None if closed else _secret(key, store)
+    options = ConsumerOptions(until_empty=until_empty, delete=delete, skip_faulty=skip_faulty, close=close)
+    with StreamFile(store, the_plan, where.stream, key=secret) as opened:
         with stop_asked() as stop, shown_progress(str(where), json) as show:
-            consumer = Consumer(
-                broker, where.stream, the_plan, opened, key=secret, options=options, told=show, stopping=stop
-            )
+            consumer = Consumer(broker, opened, options=options, told=show, stopping=stop)
             trial = consumer.run()
         head = finish(store / STATE, key) if trial.sealed or closed else ""
     # Closed again, after a crash: the broker has forgotten the messages now, and only the effects are left.
@@ -77,7 +75,7 @@ def consume(
 
 def _secret(file: Path | None, store: Path) -> bytes | None:
     """The key in a file that does not lie with the tallies (promise P3); none if it is the user's own."""
-    from foldaway.sources.brokers.stream_file import STATE
+    from foldaway.account.stream_file import STATE
 
     if file is None:
         return None

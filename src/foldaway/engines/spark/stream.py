@@ -7,15 +7,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from foldaway.account.account import Account
+from foldaway.account.stream_file import STATE, StreamFile
 from foldaway.engines.partial import key_for, plan_columns
 from foldaway.engines.spark.batch import fold, require_classic
 from foldaway.engines.spark.checkpoint import Checkpoint
 from foldaway.errors import FoldawayError, PlanError, SealedError, SourceError, StateError
 from foldaway.inference.fixing import is_ripe
-from foldaway.keeping.cohort import may_write
 from foldaway.keeping.saved import StreamPositions
 from foldaway.plan import Plan
-from foldaway.sources.brokers.stream_file import STATE, StreamFile, StreamState, read
 from foldaway.trial import Trial, finish_sealing, prepare_sealing
 
 if TYPE_CHECKING:
@@ -87,17 +87,16 @@ def fold_stream(
     if folder in _HOLDERS and not _HOLDERS[folder].query.isActive:  # it has ended, by itself or by a fault
         _HOLDERS[folder]._let_go()
     with ExitStack() as until_started:
-        opened = until_started.enter_context(StreamFile(folder))  # before the checkpoint is touched
-        stored = opened.of_stream(_STREAM, key)
-        if stored.closed:
-            finish_sealing(folder / STATE)  # a crash may have left its key
+        opened = until_started.enter_context(StreamFile(folder, plan, _STREAM, key=key))  # before the checkpoint
+        account = Account(opened)
+        if account.durable.tallies.sealed:
+            finish_sealing(opened.path)  # a crash may have left its key
             raise SealedError("the trial in this store is closed: it takes no more records.")
-        durable = stored.of(plan, key)
-        _take_back(Checkpoint(df.sparkSession, place), stored, store)
+        _take_back(Checkpoint(df.sparkSession, place), account, store)
         settings = df.sparkSession.conf
         before = settings.get(_RETAIN)
         retain = min(max(int(before or 0), plan.privacy.cohort + 2 * _MARGIN), _MOST_RETAINED)
-        stream = StreamFold(opened, stored, durable, key, retain - _MARGIN)
+        stream = StreamFold(opened, account, key, retain - _MARGIN)
         writer = df.writeStream.foreachBatch(stream._take_in).option("checkpointLocation", place)
         if trigger is not None:
             writer = writer.trigger(**trigger)
@@ -117,12 +116,10 @@ def load(store: str | Path, plan: Plan | None = None, *, key: bytes | None = Non
     Raises:
         StateError: There is none, or it is damaged or of another plan or key.
     """
-    stored = read(Path(store), key)
-    if stored is not None and stored.closed:
-        raise SealedError(f"the trial in {store} is closed: `foldaway effects {store}` prints its effects.")
-    if stored is None or not stored.trial:
+    path = Path(store) / STATE
+    if not path.exists():
         raise StateError(f"{store} holds no state yet: it is written when the first cohort of records has come.")
-    return Trial.loads(stored.trial, plan, key=key)
+    return Trial.load(path, plan, key=key)
 
 
 class StreamFold:
@@ -133,14 +130,13 @@ class StreamFold:
     """
 
     def __init__(
-        self, store: StreamFile, stored: StreamState, trial: Trial, key: bytes | None, most_pending: int
+        self, store: StreamFile, account: Account[Trial, StreamPositions], key: bytes | None, most_pending: int
     ) -> None:
         self.query: StreamingQuery = None  # type: ignore[assignment] # until `fold_stream` has started it
         self._key = key
         self._fault: FoldawayError | None = None  # why a micro-batch was refused, if one was
         self._store: StreamFile | None = store
-        self._stored = stored
-        self._trial, self._query, self._batch = trial, stored.reached.identity, _last_batch(stored)
+        self._account = account
         self._most_pending = most_pending
 
     def __getattr__(self, name: str) -> Any:
@@ -149,7 +145,7 @@ class StreamFold:
     @property
     def pending(self) -> int:
         """Records in memory that are not stored yet: fewer than a cohort, but for a batch under way."""
-        return self._trial.newcomers.records
+        return self._account.pending
 
     def awaitTermination(self, timeout: int | None = None) -> bool | None:
         """As Spark's, but a fault in the records is raised as what it is.
@@ -188,31 +184,35 @@ class StreamFold:
                 close it.
         """
         self.query.stop()
-        if not self._stored.closed:
-            prepare_sealing(self._trial)
+        trial = self._account.live
+        if not self._account.durable.tallies.sealed:
+            prepare_sealing(trial)
             self._write()
-            self._trial.seal()  # only now: what a crash leaves must be able to go on
+            trial.seal()  # only now: what a crash leaves must be able to go on
             if self._store is not None:
                 finish_sealing(self._store.folder / STATE)
             self._let_go()
-        return self._trial
+        return trial
 
     def _take_in(self, df: DataFrame, batch: int) -> None:
         """Take a micro-batch in, as `foreachBatch` hands it over, one after the other."""
-        if batch <= self._batch:
+        if batch <= _last_batch(self._account.reached):
             return  # stored, but Spark was killed before it could take note
         try:
             query = df.sparkSession.sparkContext.getLocalProperty(_QUERY)
-            self._take(fold(df, self._trial.plan, key=self._key), str(query), batch)
+            self._take(fold(df, self._account.live.plan, key=self._key), str(query), batch)
         except FoldawayError as error:
             self._fault = error
             raise
 
     def _take(self, records: Trial, query: str, batch: int) -> None:
         """Add a micro-batch, folded, to the tallies, and write them if the cohort gate allows."""
-        self._trial, self._query, self._batch = self._trial + records, query, batch
-        last = batch - _last_batch(self._stored) >= self._most_pending
-        if may_write(self._trial.plan.privacy, self._trial.newcomers) and (last or is_ripe(self._trial.tallies)):
+        account = self._account
+        account.live += records
+        account.reached = StreamPositions(_STREAM, query, {_PART: (batch,)})
+        last = batch - _last_batch(account.durable.reached) >= self._most_pending
+        if account.is_due() and (last or is_ripe(account.live.tallies)):
+            account.live.fix()  # moments are destroyed with the first write, not with the last
             self._write()
         elif last:
             raise StateError(
@@ -223,8 +223,7 @@ class StreamFold:
     def _write(self) -> None:
         if self._store is None:
             raise StateError("the stream was stopped, and another may have gone on from its store: start it again.")
-        reached = StreamPositions(_STREAM, self._query, {_PART: (self._batch,)})
-        self._stored = self._store.store(reached, self._trial)
+        self._account.commit()
 
     def _let_go(self) -> None:
         """Let another stream have the store."""
@@ -233,19 +232,18 @@ class StreamFold:
             self._store = None
 
 
-def _last_batch(stored: StreamState) -> int:
-    place = stored.reached.places.get(_PART)
-    return _BEFORE_THE_FIRST if place is None else place[0]
+def _last_batch(reached: StreamPositions) -> int:
+    return reached.places.get(_PART, (_BEFORE_THE_FIRST,))[0]
 
 
-def _take_back(checkpoint: Checkpoint, stored: StreamState, store: str | Path) -> None:
+def _take_back(checkpoint: Checkpoint, account: Account[Trial, StreamPositions], store: str | Path) -> None:
     """Let Spark go on from the last batch that is stored."""
-    query = checkpoint.query()
-    if stored.trial and query != stored.reached.identity:
+    query, reached = checkpoint.query(), account.durable.reached
+    if account.durable.tallies.n and query != reached.identity:
         what = "is empty" if query is None else "is of another query"
         raise StateError(
             f"the checkpoint {checkpoint.folder} {what}, and {store} holds records that were read under its own: "
             "bring that back, or begin with a new store."
         )
     if query is not None:
-        checkpoint.rewind(_last_batch(stored))
+        checkpoint.rewind(_last_batch(reached))

@@ -1,8 +1,7 @@
 """A stream folded into a trial, exactly once: the loop that all brokers share.
 
-``durable`` is what the store holds: tallies, and how far in the stream they go. ``live`` is that and the messages
-folded since. When a cohort of records separates the two, the live tallies and their positions are written in one step,
-and only then is the broker told that it may forget the messages. Whatever is killed, and whenever, the next consumer
+When a cohort of records has come, the tallies and the places reached in the stream are written in one step, and only
+then is the broker told that it may forget the messages. Whatever is killed, and whenever, the next consumer
 goes on after the stored positions: acknowledgements free the broker's memory and decide nothing.
 """
 
@@ -12,19 +11,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
+from foldaway.account.account import Account
+from foldaway.account.stream_file import StreamFile
 from foldaway.backoff import pauses
 from foldaway.errors import RecordError, SealedError, SourceError
 from foldaway.inference.fixing import is_ripe
-from foldaway.keeping.cohort import may_write
-from foldaway.keeping.saved import Place
-from foldaway.plan import Plan
 from foldaway.sources.brokers.broker import Away, Broker, Message
 from foldaway.sources.brokers.messages import fold_messages
-from foldaway.sources.brokers.stream_file import StreamFile
 from foldaway.sources.formats.chunk import wanted_by
 from foldaway.trial import Trial, prepare_sealing
 
@@ -97,10 +94,7 @@ class Consumer:
 
     Args:
         broker: The stream.
-        stream: Its name, for the store and for errors.
-        plan: The plan.
-        store: Where the state and the positions are saved.
-        key: The trial's key; if left out, that of this machine's user.
+        store: Where the tallies and the places reached are saved.
         options: How to consume.
         told: Called with the progress after every step.
         stopping: Asked before every step whether to stop.
@@ -109,32 +103,24 @@ class Consumer:
     def __init__(
         self,
         broker: Broker,
-        stream: str,
-        plan: Plan,
         store: StreamFile,
         *,
-        key: bytes | None = None,
         options: ConsumerOptions | None = None,
         told: Callable[[Progress], None] = lambda _: None,
         stopping: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.plan = plan
         self.can_delete = True  # until the broker says that it cannot
         self._broker = broker
-        self._store = store
-        self._key = key
+        self._account = Account(store)
         self._options = options or ConsumerOptions()
         self._told = told
         self._stopping = stopping
-        self._wanted = wanted_by(plan)
-        self._durable = store.of_stream(stream, key)
-        reached = self._durable.reached
-        self._live = self._durable.of(plan, key)
-        self._positions: dict[str, Place] = dict(reached.places)
-        self._skipped, self._missed = reached.skipped, reached.missed
+        self._wanted = wanted_by(self._account.live.plan)
         self._taken: list[Message] = []  # since the last write, without their bodies
         self._safe: list[Message] = []  # written, not yet acknowledged
-        self._owing = bool(self._positions)  # a consumer before us may have been killed before it acknowledged
+        self._owing = bool(
+            self._account.reached.places
+        )  # a consumer before us may have been killed before it acknowledged
         self._written = self._lag_asked = 0.0
         self._at_once = self._as_many_of(_LARGE)
         self._lag: int | None = None
@@ -142,19 +128,23 @@ class Consumer:
         self._connected = False
 
     @property
-    def pending(self) -> int:
-        """Records folded since the last write."""
-        return self._live.newcomers.records
-
-    @property
     def progress(self) -> Progress:
         """How far it is."""
-        durable = self._live.n - self.pending
-        return Progress(durable, self.pending, self._lag, self._rate(), self._skipped, self._missed)
+        pending, reached = self._account.pending, self._account.reached
+        durable = self._account.live.n - pending
+        return Progress(durable, pending, self._lag, self._rate(), reached.skipped, reached.missed)
+
+    @property
+    def _is_closed(self) -> bool:
+        return self._account.durable.tallies.sealed
+
+    def _reach(self, **what: Any) -> None:
+        """Note how far the stream was read."""
+        self._account.reached = msgspec.structs.replace(self._account.reached, **what)
 
     def _rate(self) -> float:
         """Records a second, lately."""
-        now, count = time.monotonic(), self._live.n
+        now, count = time.monotonic(), self._account.live.n
         self._seen.append((now, count))
         while len(self._seen) > 2 and self._seen[1][0] < now - _RATE_OVER:
             self._seen.popleft()
@@ -173,11 +163,11 @@ class Consumer:
             SourceError: The broker refuses.
             StateError: The store cannot be written.
         """
-        if self._durable.closed and not self._options.close:
+        if self._is_closed and not self._options.close:
             raise SealedError("the trial in this store is closed: it takes no more records.")
         try:
             self._patiently(lambda: None)
-            while not (self._durable.closed or self._stopping()):
+            while not (self._is_closed or self._stopping()):
                 if self._step() and (self._options.until_empty or self._options.close):
                     if self._options.close:
                         self._close()
@@ -189,7 +179,7 @@ class Consumer:
         finally:
             self._broker.close()
         self._tell()
-        return self._live if self._durable.closed else self._durable.of(self.plan)
+        return self._account.live if self._is_closed else self._account.durable.tallies
 
     def _patiently(self, step: Callable[[], T]) -> T:
         """The step's result, however often the broker goes away meanwhile: we wait, and connect again."""
@@ -213,29 +203,26 @@ class Consumer:
     def _reconnect(self) -> None:
         """Open the stream after what has been folded so far, durable or not."""
         self._broker.close()
-        after = self._broker.connect(self._positions)
+        before = self._account.reached
+        after = self._broker.connect(before.places)
         identity = self._broker.identity()
-        if self._durable.reached.identity not in ("", identity):
+        if before.identity not in ("", identity):
             raise SourceError(
                 "the stream was deleted and made again since the store was written, so its positions mean nothing "
                 "there; consume it into a store of its own, and merge the two."
             )
-        reached = msgspec.structs.replace(self._durable.reached, identity=identity)
-        self._durable = self._durable._replace(reached=reached)
-        for part, place in after.items():
-            if part in self._positions:
-                self._missed += place[0] - self._positions[part][0]
-        self._positions.update(after)
+        gone = sum(place[0] - before.places[part][0] for part, place in after.items() if part in before.places)
+        self._reach(identity=identity, missed=before.missed + gone, places={**before.places, **after})
 
     def _step(self) -> bool:
         """Pull, fold, write, acknowledge; whether the stream was empty."""
         pulled = self._patiently(lambda: self._broker.pull(self._at_once, self._options.wait))
         fault = self._take(pulled)
-        if is_ripe(self._live.tallies) or fault is not None:
+        if is_ripe(self._account.live.tallies) or fault is not None:
             self._write_if_due(at_rest=not pulled or fault is not None)
         self._settle()
         if not pulled or time.monotonic() - self._lag_asked >= _LAG_EVERY:
-            self._lag = self._patiently(lambda: self._broker.lag(self._positions))
+            self._lag = self._patiently(lambda: self._broker.lag(self._account.reached.places))
             self._lag_asked = time.monotonic()
         self._tell()
         if fault is not None:
@@ -250,7 +237,7 @@ class Consumer:
         """Fold messages that have not come before; the fault of the first that is refused, if that is to stop us."""
         if pulled:
             self._at_once = self._as_many_of(sum(len(message.body) for message in pulled) // len(pulled) + 1)
-        for messages, fault in fold_messages(self._live, self._fresh(pulled), self._wanted):
+        for messages, fault in fold_messages(self._account.live, self._fresh(pulled), self._wanted):
             if fault is not None and not self._options.skip_faulty:
                 part = f"partition {messages[0].part}, " if messages[0].part else ""
                 place = f"{part}position {'-'.join(map(str, messages[0].place))}"
@@ -259,20 +246,20 @@ class Consumer:
                     "What was before it stays counted. Mend or remove it there, or pass over such messages with "
                     "--skip-faulty, which counts them."
                 )
-            self._skipped += 0 if fault is None else len(messages)
-            for message in messages:
-                self._positions[message.part] = message.place
-                self._taken.append(message._replace(body=b""))
+            reached = self._account.reached
+            skipped = reached.skipped + (0 if fault is None else len(messages))
+            self._reach(places=reached.places | {each.part: each.place for each in messages}, skipped=skipped)
+            self._taken += [message._replace(body=b"") for message in messages]
         return None
 
     def _fresh(self, pulled: Sequence[Message]) -> list[Message]:
         """Those after all that was folded before; brokers may deliver a message again."""
-        fresh, reached = [], dict(self._positions)
+        fresh, reached = [], dict(self._account.reached.places)
         for message in pulled:
             if message.place > reached.get(message.part, ()):
                 fresh.append(message)
                 reached[message.part] = message.place
-            elif message.place <= self._durable.reached.places.get(message.part, ()):
+            elif message.place <= self._account.durable.reached.places.get(message.part, ()):
                 self._safe.append(message._replace(body=b""))
             else:
                 self._taken.append(message._replace(body=b""))
@@ -280,16 +267,13 @@ class Consumer:
 
     def _write_if_due(self, *, at_rest: bool) -> None:
         """Write if the cohort gate lets us, but not all the time."""
-        now = time.monotonic()
-        rested = at_rest or now - self._written >= self._options.rest
-        if rested and may_write(self.plan.privacy, self._live.newcomers):
-            self._write(self._live)
+        rested = at_rest or time.monotonic() - self._written >= self._options.rest
+        if rested and self._account.is_due():
+            self._account.live.fix()  # moments are destroyed with the first write, not with the last
+            self._write()
 
-    def _write(self, trial: Trial) -> None:
-        reached = msgspec.structs.replace(
-            self._durable.reached, places=dict(self._positions), skipped=self._skipped, missed=self._missed
-        )
-        self._durable, self._live = self._store.store(reached, trial), trial
+    def _write(self) -> None:
+        self._account.commit()
         self._safe += self._taken
         self._taken, self._owing = [], True
         self._written = time.monotonic()
@@ -301,15 +285,16 @@ class Consumer:
             self._owing, self._safe = False, []
 
     def _acknowledge(self) -> None:
-        self._broker.acknowledge(self._durable.reached.places, self._safe)
+        places = self._account.durable.reached.places
+        self._broker.acknowledge(places, self._safe)
         if self._options.delete and self.can_delete:
-            self.can_delete = self._broker.delete(self._durable.reached.places)
+            self.can_delete = self._broker.delete(places)
 
     def _close(self) -> None:
         """End the trial: its effects, of all records, take the place of its tallies, and its key goes."""
-        prepare_sealing(self._live)
-        self._write(self._live)
-        self._live.seal()  # only now: what a crash leaves must be able to go on
+        prepare_sealing(self._account.live)
+        self._write()
+        self._account.live.seal()  # only now: what a crash leaves must be able to go on
 
     def _tell(self, away: float | None = None) -> None:
         self._told(msgspec.structs.replace(self.progress, away=away))
