@@ -28,6 +28,7 @@ FULL: dict[str, Any] = {
     "records_per_unit": "one",
     "keep": "moments",
     "groups": 64,
+    "hash": "sha256",
     "on_fault": "drop",
     "drop_limit": 0.1,
     "estimators": ["difference", "regression"],

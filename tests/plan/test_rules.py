@@ -262,6 +262,7 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "records_per_unit": [None, 0, True, "few", []],
     "keep": ["", "all", True, 1],
     "groups": NOT_WHOLE,
+    "hash": [None, "", "SHA256", "md5", True, 1],
     "coefficients.center": [None, 1, "x", ["x"], {"x": "1"}, {1: 1.0}],
     "coefficients.slopes": [None, 1, "x", ["x"], {"y": 1}, {"y": {"x": "1"}}],
     "drop_limit": [*NOT_NUMBERS, -0.1, 1.1],

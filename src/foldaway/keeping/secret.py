@@ -60,6 +60,10 @@ class Secret:
         """The key under which identifiers are hashed to groups."""
         return self._derived(b"group", LENGTH)
 
+    def of_warehouse(self) -> bytes:
+        """The group key: 32 hexadecimal digits, hashed before an identifier where a database may have to do it too."""
+        return self._derived(b"warehouse", LENGTH).hex().encode()
+
     def of_levels(self) -> bytes:
         """The key under which levels of segments are hashed that the plan does not list."""
         return self._derived(b"level", 32)

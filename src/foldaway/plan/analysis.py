@@ -25,6 +25,7 @@ from foldaway.plan.vocabulary import (
     SUMS,
     TOGETHER,
     Error,
+    Hash,
     Keep,
     ModeName,
     RecordsPerUnit,
@@ -98,6 +99,8 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
             robust errors are read, and which say far more about single people.
         groups: Into how many groups units are dealt, under a secret key, for errors that allow for several records of
             a unit.
+        hash: How identifiers are dealt into groups: ``"siphash"``, or ``"sha256"``, which warehouses can compute too,
+            so that their records need not leave them.
         coefficients: How covariates predict each outcome, fixed before the trial (`plan.calibrated` finds them). If
             left out, they are found from the trial's own records when it is first saved.
         on_fault: ``"refuse"`` a batch with a faulty record whole, or ``"drop"`` and count such records.
@@ -137,6 +140,7 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     records_per_unit: RecordsPerUnit = MANY
     keep: Keep | None = None
     groups: Groups = 128
+    hash: Hash = "siphash"
     on_fault: Literal["refuse", "drop"] = "refuse"
     drop_limit: DropLimit = DROP_LIMIT
     estimators: Estimators = ()

@@ -26,6 +26,10 @@ ONE: Final = "one"
 MANY: Final = "many"
 TOGETHER: Final = "together"
 
+# How identifiers are hashed where units are dealt into groups.
+Hash = Literal["siphash", "sha256"]
+SIPHASH: Final = "siphash"
+
 # Scores corrected for leverage where the records are: never kept, only collected.
 LEVERAGE = "leverage"
 

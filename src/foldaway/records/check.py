@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan, Strata
 from foldaway.plan.outcomes import Value
+from foldaway.plan.vocabulary import SIPHASH, Hash
 from foldaway.records.batch import Batch, Index
 from foldaway.records.columns import Column, attempt, columns_of
 from foldaway.records.faults import CLIPPED, NO_ARM, SEVERAL_ARMS, Fault, Faults, FaultyBatch
@@ -206,7 +207,7 @@ class _Checked:
             if key is None:
                 return None
             names = None if column is None else self.identifiers[column]
-            return hashes(names if names is None or index is None else names.take(index), n, key)
+            return hashes(names if names is None or index is None else names.take(index), n, key, plan.hash)
 
         picked: dict[int, NDArray[Any]] = {}  # the levels of one covariate share their codes
         columns = [(picked.setdefault(id(values), pick(values)), code) for values, code in self.values]
@@ -226,13 +227,17 @@ class _Checked:
         )
 
 
-def hashes(units: pa.Array | None, n: int, key: bytes) -> NDArray[np.uint64]:
+def hashes(units: pa.Array | None, n: int, key: bytes, how: Hash = SIPHASH) -> NDArray[np.uint64]:
     """A keyed number for each of n records: of its unit, the same in every batch, or else of its place in this one.
 
     Example:
         >>> hashes(pa.array([17, 4]), 2, bytes(16)).tolist() == hashes(pa.array(["17", "4"]), 2, bytes(16)).tolist()
         True
     """
+    if units is not None and how != SIPHASH:
+        from foldaway.records.sha256 import sha256_identifiers
+
+        return sha256_identifiers(units, key)
     from foldaway.numerics.kernels.siphash import hash_identifiers
 
     return hash_identifiers(pa.array(np.arange(n)) if units is None else units, key)

@@ -9,6 +9,7 @@ from foldaway.errors import SealedError, StateError
 from foldaway.keeping.secret import Secret
 from foldaway.keeping.user_keys import FileKey, destroy_user_key, user_file_key, user_key
 from foldaway.plan import Plan
+from foldaway.plan.vocabulary import SIPHASH
 
 
 class TrialKey:
@@ -46,8 +47,10 @@ class TrialKey:
         if not self._plan.hashed:
             return None
         secret = self._held()
+        if self._plan.clustering is not None and self._plan.bootstrap is not None:
+            return secret.of_units(self._plan.fingerprint)
         if self._plan.clustering is not None:
-            return secret.of_groups() if self._plan.bootstrap is None else secret.of_units(self._plan.fingerprint)
+            return secret.of_groups() if self._plan.hash == SIPHASH else secret.of_warehouse()
         # Records without a unit are numbered, each batch under a key of its own: no two records ever share weights.
         return secret.of_shard(secrets.token_bytes(16))
 
