@@ -34,7 +34,7 @@ def sha256_identifiers(column: pa.Array, key: bytes) -> NDArray[np.uint64]:
     """
     encoded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
     if pa.types.is_dictionary(encoded.dictionary.type):
-        return sha256_identifiers(encoded.dictionary, key)[as_numpy(encoded.indices)]
+        return np.take(sha256_identifiers(encoded.dictionary, key), as_numpy(encoded.indices))
     keyed = sha256(key)
     of_entry = np.empty(len(encoded.dictionary), dtype=np.uint64)
     for place, name in enumerate(encoded.dictionary.to_pylist()):
@@ -43,4 +43,4 @@ def sha256_identifiers(column: pa.Array, key: bytes) -> NDArray[np.uint64]:
         digest = hashed.digest()
         # The first three digits, and below them the rest of eight bytes that lie after these.
         of_entry[place] = int.from_bytes(digest[2:10]) >> 12 << 12 | int.from_bytes(digest[:2]) >> 4
-    return of_entry[as_numpy(encoded.indices)]
+    return np.take(of_entry, as_numpy(encoded.indices))
