@@ -107,8 +107,9 @@ def designs() -> Iterator[Design]:
         by_unit = plan(treated, [converts()], unit="unit")
         name = f"5 % of 2,000 units of {RECORDS}, {arms}"
         yield Design("shares", name, one_look(by_unit, shares_of_units(treated, 0.05, 2_000)))
-        told = one_look(plan(treated, [converts()]), shares(treated, 0.02, 10_000), told=True)
-        yield Design("shares", f"2 % of 10,000, {arms}, as others are told", told, (WRONG, UNLIKE))
+        rate = 0.02 if treated > 0.05 else 0.2  # others are told where enough of either arm convert
+        told = one_look(plan(treated, [converts()]), shares(treated, rate, 10_000), told=True)
+        yield Design("shares", f"{100 * rate:g} % of 10,000, {arms}, as others are told", told, (WRONG, UNLIKE))
         units = one_look(plan(treated, ["y"], unit="unit"), revenue(treated, 0.05, 4_000))
         yield Design("revenue", f"5 % buy, 4,000 units, {arms}", units)
     exact = (Law("found", 0.0, never=True), Law("relative interval is one point", 0.0, never=True))

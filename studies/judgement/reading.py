@@ -115,7 +115,8 @@ def one_look(
         if told:
             own = [said.verdict for said in made.effects().verdicts()]
             for notes, said, mine in zip(found.values(), effects.verdicts(), own, strict=True):
-                notes["unlike the owner's"] = said.verdict != mine  # type: ignore[index]  # made here
+                unlike = None if said.estimate is None else said.verdict != mine  # they may not be told
+                notes["unlike the owner's"] = unlike  # type: ignore[index]  # made here
         return found
 
     return trial

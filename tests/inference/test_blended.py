@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from foldaway.inference.anytime import evidence
-from foldaway.inference.blended import blended_difference
+from foldaway.inference.blended import blended_difference, blended_over_levels
 from foldaway.inference.jackknife import Cells, jackknife, mean
 from foldaway.inference.levels import Levels, difference_of
 
@@ -139,3 +139,28 @@ def test_units_with_many_records() -> None:
     carriers = evidence(sums[0], sums[1], sums[1], sums[2])
     before, now, _ = missed(levels, carriers, sums[1] / sums[0], 0.0)
     assert now < 0.06 < before
+
+
+def test_adjusted_levels_are_stretched_as_the_outcome_is_that_was_measured() -> None:
+    """Coefficients that fit the small arm leave it little spread, which says nothing of a spread that it hides."""
+    n = np.array([2_970.0, 330.0])
+    measured = Levels(np.zeros(2), np.diag(3.25 / n), np.diag(1 / (n - 1)), n)
+    adjusted = measured._replace(covariance=np.diag(np.array([8.3, 1.1]) / n))
+    size = np.ones(2)
+    own = blended_difference(adjusted, 1, 200.0, size).variance
+    beside = blended_difference(adjusted, 1, 200.0, size, plain=measured).variance
+    assert beside == pytest.approx(difference_of(adjusted, 1).variance, rel=1e-9)
+    assert beside < difference_of(measured, 1).variance < own
+
+
+def test_over_levels_the_blended_variance_is_right_on_average() -> None:
+    """The larger of two noisy variances, level by level, is too large; one ratio for all levels is not."""
+    rng = np.random.default_rng(2)
+    n = np.broadcast_to(np.array([270.0, 30.0]), (2_000, 6, 2))
+    found = rng.chisquare(n - 1) / (n - 1) / n  # the variances of means of records with variance 1
+    levels = Levels(np.zeros(n.shape), found[..., None] * np.eye(2), np.eye(2) / (n - 1)[..., None], n)
+    carriers, size = np.full(n.shape[:-1], 20.0), np.ones(n.shape)
+    true = (1 / n).sum(axis=-1)
+    together = blended_over_levels(levels, 1, carriers, size).variance
+    apart = blended_difference(levels, 1, carriers, size).variance
+    assert 0.99 < np.mean(together / true) < 1.03 < np.mean(apart / true)

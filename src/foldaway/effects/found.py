@@ -121,10 +121,13 @@ def _carried(each: Found, shown: Levels | None) -> Carried | None:
     carried = each.carried
     if carried is None or shown is None:
         return None
-    own = {each.by: carried.apart}
-    apart = rounded_levels(own, np.broadcast_to(each.carriers, (2,)))[each.by]
+
+    def coarse(levels: Levels) -> Levels:
+        return rounded_levels({each.by: levels}, np.broadcast_to(each.carriers, (2,)))[each.by]
+
     return carried._replace(
-        apart=apart._replace(value=shown.value),
+        apart=coarse(carried.apart)._replace(value=shown.value),
+        plain=None if carried.plain is None else coarse(carried.plain),
         evidence=None if carried.evidence is None else float(two_digits(carried.evidence)),
         size=two_digits(carried.size),
         worth=np.array([float(round_count(n)) for n in carried.worth]),

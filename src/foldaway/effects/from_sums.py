@@ -32,7 +32,7 @@ from foldaway.inference.unequal_arms import EVEN
 from foldaway.numerics.block import Floats
 from foldaway.plan import Outcome, Plan
 from foldaway.plan.analysis import errors_of, estimators_of
-from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, JACKKNIFE, SUMS
+from foldaway.plan.vocabulary import DIFFERENCE, ERRORS, ESTIMATORS, JACKKNIFE, SUMS
 from foldaway.tallies import Grouped, cases_of, fitted_cases_of
 from foldaway.tallies.release import cell_of
 from foldaway.tallies.segment import units_of
@@ -188,9 +188,11 @@ class SumsRead(NamedTuple):
         if self.tallies.released or outcome.KIND not in ("mean", "share") or ESTIMATORS[by[0]].of_effects:
             return None
         (place,) = self.plan.places(outcome)
-        n, adjusted = self.plain.counts(place).sum(axis=1)[[0, arm]], ESTIMATORS[by[0]].adjusts
+        n, measured = self.plain.counts(place).sum(axis=1)[[0, arm]], None
+        if ESTIMATORS[by[0]].adjusts:
+            measured = self.exact((DIFFERENCE, by[1]), outcome, recentred=False).of([0, arm])
         if self.first_order:
-            return Carried(own, None, np.ones(2), n, adjusted)
+            return Carried(own, None, np.ones(2), n, measured)
         weight, mass = self.plain.weights(place).sum(axis=1)[[0, arm]], self.plain.mass[[0, arm], place]
         apart = own if isinstance(watched, str) else watched.of([0, arm])._replace(value=own.value)
         size = np.nan_to_num(over(self.plain.absolute[[0, arm], place], weight))
@@ -198,7 +200,7 @@ class SumsRead(NamedTuple):
         evidence = float(evidence_of(self.plain, place, np.array([0, arm])))
         if evidence >= FEW_CARRIERS and self.plan.evenness(arm) >= EVEN:
             return None
-        return Carried(apart, evidence, size, worth if self.plain.shape.weighted else n, adjusted)
+        return Carried(apart, evidence, size, worth if self.plain.shape.weighted else n, measured)
 
     def _noise(self, by: By, outcome: Outcome, arm: int) -> float:
         """Of a release, the variance of an effect that is noise."""

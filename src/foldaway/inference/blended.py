@@ -7,6 +7,10 @@ the arm-wise one, V_W, or a mean of the two that leans on the pooled one, V_p, w
     V* = V_W · max(1, 1 + w (V_p/(V_t + V_c) − 1)),   w = 100/(100 + carriers),
     V_p = Σ n_a² V_a · (Σ k_a²/n_a) / (Σ n_a k_a²).
 
+Of adjusted levels, the ratio V_p/(V_t + V_c) is that of the outcome as it was measured. Adjusted ones vary as well as
+the coefficients fit an arm. Where these fit the small arm, its residuals vary little for that reason alone, and their
+own ratio would make the interval wider than without any adjustment.
+
 Arms vary alike next to their size k_a, the mean of |v|. In an arm where few records carry the outcome it is not well
 known, so 10 carriers of average size are added to it. Clustering is in V_a. `evidence` in `inference/anytime.py` counts
 the carriers.
@@ -19,6 +23,8 @@ large. Corrections by third moments failed.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -43,7 +49,12 @@ FEW_CARRY = (
 
 
 def blended_difference(
-    levels: Levels, arm: int, carriers: Floats | float, size: Floats | None = None, control: int = 0
+    levels: Levels,
+    arm: int,
+    carriers: Floats | float,
+    size: Floats | None = None,
+    control: int = 0,
+    plain: Levels | None = None,
 ) -> Difference:
     """The difference of two levels with the blended variance; degrees of freedom as `V*` rests on one or the other.
 
@@ -55,6 +66,7 @@ def blended_difference(
         carriers: How many records of the smaller arm carry the outcome, for each of the leading axes.
         size: The arms' means of |v|: (…, A); if left out they are taken as equal.
         control: The arm that it is compared with.
+        plain: Of adjusted levels, those of the outcome as it was measured.
 
     Example:
         >>> n = np.array([9_900.0, 100.0])
@@ -63,19 +75,55 @@ def blended_difference(
         >>> round(float(few.variance), 3), round(float(many.variance), 3)
         (0.971, 0.011)
     """
+    own, blend = difference_of(levels, arm, control), _blend(levels, plain, arm, control, carriers, size)
+    larger = np.divide(blend.pooled, blend.apart, out=np.ones(np.shape(blend.apart)), where=blend.apart > 0)
+    stretch = np.maximum(1.0, 1 + blend.weight * (larger - 1))
+    leans = (blend.weight > 0.5) & (stretch > 1)
+    df = np.where(leans, pooled_degrees(levels, arm, control, levels.n[..., [arm, control]]), own.df)
+    return Difference(own.estimate, own.variance * stretch, df)
+
+
+def blended_over_levels(
+    levels: Levels, arm: int, carriers: Floats, size: Floats | None = None, control: int = 0
+) -> Difference:
+    """The differences of levels that are compared with one another, which are on the last of the leading axes.
+
+    Whether the small arm varies more than the large one is asked of all levels together, which know it far better than
+    each alone: with ρ = max(1, ΣV_W/ΣV_p) a level has the variance V_W + w (ρV_p − V_W). If the larger of two noisy
+    numbers were taken level by level, the test would find too little.
+
+    Args:
+        levels: The arms' means: (…, L, A).
+        arm: The arm.
+        carriers: How many records of each level's smaller arm carry the outcome: (…, L).
+        size: The arms' means of |v|: (…, L, A).
+        control: The arm that it is compared with.
+    """
+    own, blend = difference_of(levels, arm, control), _blend(levels, None, arm, control, carriers, size)
+    pooled = np.nan_to_num(blend.pooled)
+    spread = over(np.nan_to_num(blend.apart).sum(axis=-1, keepdims=True), pooled.sum(axis=-1, keepdims=True))
+    variance = blend.apart + blend.weight * (np.maximum(1.0, np.nan_to_num(spread)) * pooled - blend.apart)
+    degrees = pooled_degrees(levels, arm, control, levels.n[..., [arm, control]])
+    return Difference(own.estimate, variance, np.where(blend.weight > 0.5, degrees, own.df))
+
+
+class _Blend(NamedTuple):
+    """The variances that are blended, V_t + V_c and V_p, and the weight of the second."""
+
+    apart: Floats
+    pooled: Floats
+    weight: Floats
+
+
+def _blend(
+    levels: Levels, plain: Levels | None, arm: int, control: int, carriers: Floats | float, size: Floats | None
+) -> _Blend:
     pair = [arm, control]
-    own, n = difference_of(levels, arm, control), levels.n[..., pair]
-    variance = np.diagonal(levels.covariance, axis1=-2, axis2=-1)[..., pair]
-    carrying = np.asarray(carriers, dtype=np.float64)
+    n, carrying = levels.n[..., pair], np.asarray(carriers, dtype=np.float64)
+    variance = np.diagonal((levels if plain is None else plain).covariance, axis1=-2, axis2=-1)[..., pair]
     square = _size(n, carrying, size[..., pair]) ** 2 if size is not None else np.ones_like(n)
     pooled = (n**2 * variance).sum(axis=-1) * over(over(square, n).sum(axis=-1), (n * square).sum(axis=-1))
-    weight = HALF / (HALF + carrying)
-    apart = variance.sum(axis=-1)
-    larger = np.divide(pooled, apart, out=np.ones(np.shape(apart)), where=apart > 0)
-    stretch = np.maximum(1.0, 1 + weight * (larger - 1))
-    leans = (weight > 0.5) & (stretch > 1)
-    df = np.where(leans, pooled_degrees(levels, arm, control, n), own.df)
-    return Difference(own.estimate, own.variance * stretch, df)
+    return _Blend(variance.sum(axis=-1), pooled, HALF / (HALF + carrying))
 
 
 def _size(n: Floats, carriers: Floats, size: Floats) -> Floats:

@@ -34,14 +34,14 @@ class Carried(NamedTuple):
         evidence: How many records of the smaller arm carry the outcome; None where only sums of units are known.
         size: The arms' means of |v|.
         worth: As many records of equal weight as each arm's are worth.
-        adjusted: Whether the levels are adjusted, so that records are worth more than they are.
+        plain: Of adjusted levels, whose records are worth more than they are, those of the outcome as it was measured.
     """
 
     apart: Levels
     evidence: float | None
     size: Floats
     worth: Floats
-    adjusted: bool = False
+    plain: Levels | None = None
 
 
 def share_at_one_look(levels: Levels, carried: Carried, confidence: float, claim: Claim) -> ArmEffect:
@@ -59,7 +59,7 @@ def share_at_one_look(levels: Levels, carried: Carried, confidence: float, claim
     if not (found.reliable and found.std_error):
         return found
     apart = carried.apart._replace(value=levels.value)
-    shares = shares_of(apart, 1, records=carried.worth, least=0.0 if carried.adjusted else 1.0)
+    shares = shares_of(apart, 1, records=carried.worth, least=1.0 if carried.plain is None else 0.0)
     estimate, variance, df = (float(x) for x in shares.difference())
     found = _tested(found, estimate, math.sqrt(variance), df, confidence, claim)
     control, arm = levels.value.tolist()
@@ -90,7 +90,7 @@ def mean_at_one_look(levels: Levels, carried: Carried, confidence: float, claim:
     if not (found.reliable and found.std_error) or carried.evidence is None:
         return found
     own = found.std_error**2
-    apart = blended_difference(carried.apart, 1, carried.evidence, carried.size)
+    apart = blended_difference(carried.apart, 1, carried.evidence, carried.size, plain=carried.plain)
     variance, df = float(apart.variance), float(apart.df)
     found = _tested(found, found.estimate or 0.0, math.sqrt(variance), df, confidence, claim)
     if carried.evidence < FEW_CARRIERS:
