@@ -11,9 +11,9 @@ it keeps its power where levels are many or small: a test by Hotelling's T² fro
 
 With arms of equal size 3 to 40 levels of 20 to 200 units gave 2 to 6.5 % false alarms, and the power is within 2 points
 of that of the interaction's F test on kept rows. With 80/20 arms and levels of 30 to 60 units, whose small arms show
-too little spread, shares gave 6 to 25 %. With the blended variance of `inference/blended.py` over levels, all gave 5.5 %
-at most. With 6 levels of 150 units and 90/10 arms the power is 2 to 5 points lower than the F test's; if the larger of
-two variances was taken within each level, it was up to 12 points lower.
+too little spread, shares gave 6 to 25 %. With the blended variance of `inference/blended.py` over all levels, all gave
+5.5 % at most. With 6 levels of 150 units and 90/10 arms the power is 2 to 5 points lower than that of the F test; if
+the larger of two variances was taken within each level, it was up to 12 points lower.
 """
 
 from __future__ import annotations
