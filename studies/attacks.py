@@ -248,7 +248,7 @@ def last_user(rows: pd.DataFrame, user: pd.DataFrame, *, defended: bool) -> floa
 
 def two_plans(rows: pd.DataFrame, *, defended: bool) -> float:
     """The same records under two plans, one of which drops a record without a covariate: what the difference tells."""
-    with_age = plan_of(covariates=["years"], on_fault="drop")
+    with_age = plan_of(covariates=["years"], drop_limit=0.05)
     one, two = (told_by(effects_of(folded(plan, rows), defended)) for plan in (plan_of(), with_age))
     arm = rows.loc[rows["years"].isna(), "arm"].iloc[0]
     now, then = one["amount", arm], two["amount", arm]

@@ -59,7 +59,7 @@ def faulty() -> fa.Trial:
     rows.loc[rows.index[rows["group"] == "arm1"][:9], "y0"] = None
     rows.loc[rows.index[rows["group"] == "arm0"][:2], "x0"] = None
     rows.loc[rows.index[-3:], "group"] = "unheard-of"
-    return folded(msgspec.structs.replace(plan, on_fault="drop"), rows)
+    return folded(msgspec.structs.replace(plan, drop_limit=0.05), rows)
 
 
 def resampled() -> fa.Trial:
@@ -102,7 +102,7 @@ def renamed(name: str) -> fa.Trial:
         unit="unit",
         keep="moments",
         records_per_unit="together",
-        on_fault="drop",
+        drop_limit=0.05,
     )
     trial = fa.Trial(
         hostile, key=KEY

@@ -92,7 +92,7 @@ def test_17_and_its_text_are_the_same_unit() -> None:
 
 def test_faulty_records_take_no_weight_from_the_good() -> None:
     plan, rows = of_units()
-    drop = with_bootstrap(plan, B, on_fault="drop", records_per_unit="many")
+    drop = with_bootstrap(plan, B, drop_limit=0.05, records_per_unit="many")
     faulty = rows[:30].assign(y0=np.nan)
     mixed = pd.concat([rows, faulty]).sample(frac=1, random_state=2)
     assert_same_replicates(folded(drop, mixed), folded(drop, rows))

@@ -216,7 +216,7 @@ def test_where_nothing_may_be_missing_a_plan_says_so(settings: dict[str, Any], s
 
 def test_more_dropped_records_than_the_plan_allows_leave_no_effect() -> None:
     rows = made()
-    plan = plan_of(["w", "z"], on_fault="drop")
+    plan = plan_of(["w", "z"], drop_limit=0.05)
     trial = folded(plan, rows, parts=5)
     with pytest.warns(fa.LossWarning, match=r"than the 5 % that the plan allows \(`drop_limit`\): w: \d+ null"):
         effects = trial.effects()
@@ -231,7 +231,7 @@ def test_more_dropped_records_than_the_plan_allows_leave_no_effect() -> None:
     effects = trial.effects()
     assert all(row.reliable for row in effects)
     assert any("w: " in note and "null" in note for note in effects.notes)
-    allowed = folded(plan_of(["w", "z"], on_fault="drop", drop_limit=0.5), rows).effects()
+    allowed = folded(plan_of(["w", "z"], drop_limit=0.5), rows).effects()
     assert all(row.reliable for row in allowed)
 
 
@@ -239,7 +239,7 @@ def test_more_dropped_records_than_the_plan_allows_leave_no_effect() -> None:
 def test_arms_that_drop_different_shares_are_an_alarm_where_records_are_independent() -> None:
     rows = made(3_000)
     rows.loc[(rows["g"] == "b") & (np.arange(3_000) % 11 == 0), "z"] = np.nan
-    settings = {"on_fault": "drop", "drop_limit": 0.5}
+    settings = {"drop_limit": 0.5}
     alone = folded(plan_of(["z"], **settings), rows).effects()
     assert alone.alarm is not None
     assert "their records as faulty" in alone.alarm

@@ -86,7 +86,7 @@ def test_a_release_of_nobody_is_noise_and_has_no_numbers() -> None:
 
 
 def test_a_release_is_drawn_once_and_nothing_exact_is_left() -> None:
-    trial = folded(plan_of(on_fault="drop"))
+    trial = folded(plan_of(drop_limit=0.05))
     trial.fold({"group": ["a", "b"], "u": [-1, -2], "y": [99.0, None]})
     assert isinstance(trial.tallies, Lean)
     exact = trial.tallies.sums

@@ -98,5 +98,5 @@ def designs() -> Iterator[Design]:
     yield Design("words", "a guardrail that is harmed within its margin", guardrail, (HIDDEN,), part=0.001)
     allowed = plan(0.5, [fa.Mean("y", missing="allowed")])
     yield Design("words", "outcomes lost by 7.7 and 10 %", losses(allowed), (UNFLAGGED,), part=0.001)
-    dropped = plan(0.5, ["y"], on_fault="drop", drop_limit=0.2)
+    dropped = plan(0.5, ["y"], drop_limit=0.2)
     yield Design("words", "records dropped by 7.7 and 10 %", losses(dropped), (UNFLAGGED,), part=0.001)

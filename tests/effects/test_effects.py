@@ -116,7 +116,7 @@ def test_json_has_the_checks_too(effects: fa.Effects) -> None:
 
 def test_json_has_dropped_records_by_arm_column_and_rule() -> None:
     plan, rows = make_trial(2, n=100)
-    plan = msgspec.structs.replace(plan, on_fault="drop")
+    plan = msgspec.structs.replace(plan, drop_limit=0.05)
     rows.loc[rows.index[rows["group"] == "arm1"][:3], "y0"] = None
     found = json.loads(folded(plan, rows).effects().to_json())
     assert found["dropped"] == {"arm1": 3}
@@ -125,7 +125,7 @@ def test_json_has_dropped_records_by_arm_column_and_rule() -> None:
 
 def test_effects_come_back_from_json(effects: fa.Effects) -> None:
     plan, rows = make_trial(2, n=100, covariates=0)
-    plan = msgspec.structs.replace(plan, on_fault="drop", bootstrap=50)
+    plan = msgspec.structs.replace(plan, drop_limit=0.05, bootstrap=50)
     rows.loc[rows.index[:3], "y0"] = None
     zeros = little("ab" * 20, [0.0] * 40)  # of which many numbers do not exist
     alarming = little("a" * 80 + "b" * 20, [0.0, 1.0] * 50)

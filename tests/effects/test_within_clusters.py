@@ -65,7 +65,7 @@ def test_a_village_in_both_arms_is_not_dropped_in_silence() -> None:
     with pytest.raises(fa.RecordError, match=r"unit in several arms(.|\n)*name the column as the plan's `cluster`"):
         folded(promised, rows)
     alone = rows.assign(village=np.where(rows["person"] < 200, -1 - rows["person"], rows["village"]))
-    effects = folded(msgspec.structs.replace(promised, on_fault="drop"), alone).effects()
+    effects = folded(msgspec.structs.replace(promised, drop_limit=0.05), alone).effects()
     assert any("name the column as the plan's `cluster`" in note for note in effects.notes)
 
 

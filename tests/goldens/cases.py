@@ -76,7 +76,7 @@ CASES: dict[str, Case] = {
     "levels": Case(LEVELS),
     "coefficients": Case(SLOPES),
     "calibrated": Case({**CALIBRATED, "beyond": "clip"}),
-    "refused_beyond": Case({**CALIBRATED, "on_fault": "drop", "drop_limit": 0.2}),
+    "refused_beyond": Case({**CALIBRATED, "drop_limit": 0.2}),
     "shares": Case({"outcomes": SHARES}),
     "share_below": Case({"outcomes": [{"kind": "share", "column": "t", "below": 3.0}], **X}),
     "capped": Case(
@@ -102,8 +102,8 @@ CASES: dict[str, Case] = {
     "claims_three_arms": Case({**THREE, "outcomes": CLAIMS[:3], "correction": "benjamini-hochberg"}),
     "greater": Case({"alternative": "greater", **X}),
     "uncorrected": Case({**THREE, "outcomes": ["y", "z"], "alternative": "less", "correction": "none"}),
-    "dropped": Case({"on_fault": "drop", **X}),
-    "dropped_too_many": Case({"on_fault": "drop", "drop_limit": 0.001}),
+    "dropped": Case({"drop_limit": 0.05, **X}),
+    "dropped_too_many": Case({"drop_limit": 0.001}),
     "welch_alone": Case({**X, "errors": ["welch"], "estimators": ["difference"], "anytime_n": 400}),
     # Sums by group of units with several records.
     "units": Case({**UNIT, "outcomes": ["y", "z"]}),
@@ -145,7 +145,7 @@ CASES: dict[str, Case] = {
     "moments_three_arms": Case({**MOMENTS, **THREE, **X, "errors": ["HC1"]}),
     "moments_other_control": Case({**MOMENTS, **THREE, **X, "errors": ["HC1"]}, asked={"control": "c"}),
     "moments_claims": Case({**MOMENTS, "outcomes": CLAIMS[:4], "errors": ["HC1"]}),
-    "moments_dropped": Case({**MOMENTS, "on_fault": "drop", "errors": ["HC1"]}),
+    "moments_dropped": Case({**MOMENTS, "drop_limit": 0.05, "errors": ["HC1"]}),
     "moments_units": Case({**MOMENTS, **UNIT, **X, "errors": ["HC1"]}),
     "whole_units": Case({**WHOLE, **X}),
     "whole_units_weights": Case({**WHOLE, **WEIGHT, "errors": ["CR0", "CR1"]}),

@@ -53,7 +53,7 @@ def rows_for(plan: fa.Plan, n: int) -> pd.DataFrame:
             rows[column] = np.round(_values(plan, outcome, column, explained + 0.4 * arm + noise), 2)
             if outcome.missing == "allowed":
                 rows.loc[rng.uniform(size=n) < 0.06 + 0.03 * (arm > 0), column] = None
-    if plan.on_fault == "drop":
+    if plan.drops:
         rows.loc[rng.integers(0, n, n // 60), plan.outcomes[0].columns[0]] = None
     return rows
 

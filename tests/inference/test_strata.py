@@ -250,6 +250,6 @@ def test_losses_within_strata_are_tested_as_mantel_and_haenszel_do() -> None:
 def test_faulty_records_are_not_tested_where_strata_differ() -> None:
     data = records(3000)
     data["y"][(data["site"] == "turin") & (np.arange(3000) % 4 == 0)] = np.nan
-    effects = folded({**SETTINGS, "on_fault": "drop", "drop_limit": 0.5}, data).effects()
+    effects = folded({**SETTINGS, "drop_limit": 0.5}, data).effects()
     assert effects.alarm is None
     assert any("is not tested" in note for note in effects.notes)

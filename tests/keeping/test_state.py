@@ -33,7 +33,7 @@ BODY = len(MAGIC) + 2 + 32  # magic, version and checksum come before
 def sample() -> fa.Trial:
     """A small trial with everything in it that a state can hold."""
     plan, rows = make_trial(41, n=60, arms=2, outcomes=2, covariates=1, units=True)
-    plan = msgspec.structs.replace(plan, on_fault="drop")
+    plan = msgspec.structs.replace(plan, drop_limit=0.05)
     rows.loc[[3, 5, 8], "y0"] = np.nan
     rows.loc[[4], "group"] = "elsewhere"
     return folded(plan, rows)

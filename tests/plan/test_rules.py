@@ -266,7 +266,6 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "coefficients.center": [None, 1, "x", ["x"], {"x": "1"}, {1: 1.0}],
     "coefficients.slopes": [None, 1, "x", ["x"], {"y": 1}, {"y": {"x": "1"}}],
     "drop_limit": [*NOT_NUMBERS, -0.1, 1.1],
-    "on_fault": [None, "", "Drop", "ignore", 1, ["drop"]],
     "estimators": NOT_NAMES,
     "errors": NOT_NAMES,
     "anytime_n": NOT_WHOLE,

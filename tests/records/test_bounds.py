@@ -59,20 +59,20 @@ def test_refused_values_are_faults_that_tell_no_value() -> None:
     with pytest.raises(FaultyBatch, match=r"y: \d+ out of bounds") as caught:
         trial.fold(given)
     assert CLIPPED not in str(caught.value)
-    drops = fa.Trial(msgspec.structs.replace(REFUSES, on_fault="drop"))
+    drops = fa.Trial(msgspec.structs.replace(REFUSES, drop_limit=0.05))
     drops.fold(given)
     inside = (np.abs(given["x"]) <= 1) & (given["y"] >= 0) & (given["y"] <= 10)
     assert drops.n == inside.sum()
 
 
 def test_a_faulty_value_is_not_clipped_as_well() -> None:
-    trial = fa.Trial(msgspec.structs.replace(CLIPS, on_fault="drop"))
+    trial = fa.Trial(msgspec.structs.replace(CLIPS, drop_limit=0.05))
     trial.fold({"group": ["a", "b", "a"], "x": [0.5, None, 7.0], "y": [1.0, 99.0, 2.0]})
     assert [(f.arm, f.column, f.rule) for f in trial.dropped] == [("a", "x", CLIPPED), ("b", "x", "null")]
 
 
 def test_of_a_unit_no_more_records_are_taken_than_the_plan_says() -> None:
-    plan = fa.Plan(**{**RELEASED, "on_fault": "drop"})
+    plan = fa.Plan(**{**RELEASED, "drop_limit": 0.05})
     trial = fa.Trial(plan, key=bytes(16))
     trial.fold({"u": [1] * 8 + [2] * 5 + [3], "group": ["a"] * 8 + ["b"] * 6, "y": [1.0] * 14})
     assert trial.counts == {"a": 5, "b": 6}

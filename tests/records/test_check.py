@@ -46,7 +46,7 @@ PLAN = fa.Plan(
     records_per_unit="together",
     estimators=["regression"],
 )
-DROP = msgspec.structs.replace(PLAN, on_fault="drop", drop_limit=1)
+DROP = msgspec.structs.replace(PLAN, drop_limit=1)
 
 Counts = dict[tuple[str, str, str], int]
 
@@ -137,7 +137,7 @@ def test_a_faulty_batch_is_refused_and_counted_by_column_and_rule(case: str) -> 
         rule = next(iter(expected(counts, form)))[2]
         assert "3 of 40 records are faulty" in str(error)
         assert f"  {column}: 3 {rule}\n" in str(error)
-        assert 'on_fault = "drop"' in str(error)
+        assert "set drop_limit in the plan" in str(error)
 
 
 @cache
@@ -205,10 +205,10 @@ def test_a_wrong_type_of_a_whole_column_is_counted_in_every_record() -> None:
 def test_a_refusal_says_what_to_do() -> None:
     """Single records can be mended or dropped; a column that is wrong throughout must be written in another way."""
     one = str(refusal(fa.Trial(PLAN), spoiled("y", None, 0)))
-    assert 'set on_fault = "drop" in the plan.' in one
+    assert "set drop_limit in the plan to 0.05." in one
     for column, value in (("y", None), ("group", "A")):  # more than the plan would drop
         many = str(refusal(fa.Trial(PLAN), spoiled(column, value, 0, 1, 2)))
-        assert "and a drop_limit above their share of all records (the default is 5 %)" in many
+        assert "set drop_limit in the plan above their share of all records" in many
     dates = str(refusal(fa.Trial(PLAN), pa.table({**good(), "x": pa.array(range(40), pa.date32())})))
     assert "written as numbers" in dates
     arms = str(refusal(fa.Trial(PLAN), {**good(), "group": [arm.upper() for arm in good()["group"]]}))
@@ -452,7 +452,7 @@ def test_errors_by_unit_are_not_those_by_record() -> None:
 
 def test_a_unit_that_loses_records_keeps_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     plan, rows = units_trial(3)
-    plan = msgspec.structs.replace(plan, on_fault="drop", drop_limit=1)
+    plan = msgspec.structs.replace(plan, drop_limit=1)
     holes = rows.assign(y0=rows["y0"].where(np.arange(len(rows)) % 5 != 0))
     expected = clustered(plan, holes.dropna())
     assert clustered(plan, holes.sample(frac=1, random_state=1)) == pytest.approx(expected, rel=1e-8)
@@ -466,15 +466,14 @@ def test_a_slip_in_spelling_is_told_before_dropping_is() -> None:
     with pytest.raises(fa.RecordError) as refused:
         trial.fold(spoiled("group", "A", 0))
     told = str(refused.value)
-    assert 0 < told.index("must be spelled exactly as in the plan") < told.index('on_fault = "drop"')
-    assert "drop_limit" not in told  # one of 40 is below it
+    assert 0 < told.index("must be spelled exactly as in the plan") < told.index("drop_limit in the plan to 0.05")
 
 
 def test_decimal_commas_are_told(tmp_path: Path) -> None:
     """Where all is refused, and where all is dropped."""
     (tmp_path / "t.csv").write_text("group;y\n" + "a;1,5\nb;2,5\n" * 3)
-    for on_fault in ("refuse", "drop"):
-        plan = fa.Plan(name="t", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], on_fault=on_fault)
+    for drop_limit in (0, 0.05):
+        plan = fa.Plan(name="t", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], drop_limit=drop_limit)
         with pytest.raises(fa.RecordError, match=r"(?s)y: 6 wrong type.*decimal comma as a point"):
             print_effects(fa.fold_files(tmp_path / "t.csv", plan, delimiter=";"))
 

@@ -35,7 +35,7 @@ PLAN = fa.Plan(
     keep="moments",
     records_per_unit="together",
 )
-DROP = msgspec.structs.replace(PLAN, on_fault="drop", drop_limit=1)
+DROP = msgspec.structs.replace(PLAN, drop_limit=1)
 
 
 class Hostile:

@@ -38,7 +38,7 @@ PLAN = fa.Plan(
     records_per_unit="together",
     estimators=["difference"],
 )
-DROP = msgspec.structs.replace(PLAN, on_fault="drop", drop_limit=1)
+DROP = msgspec.structs.replace(PLAN, drop_limit=1)
 
 
 def secrets(n: int = 30) -> dict[str, list[Any]]:

@@ -50,7 +50,9 @@ Bounds = Annotated[
 Confidence = Annotated[float, Meta(ge=0.5, lt=1, description="a number from 0.5 to below 1, for example 0.95")]
 Estimators = Annotated[Sequence[str], Meta(description="a list of estimators")]
 Errors = Annotated[Sequence[str], Meta(description="a list of kinds of standard error")]
-DROP_LIMIT = 0.05
+SLIPS = 0.05
+"""The share of faulty records up to which they are taken for single slips, and a limit is suggested."""
+
 DropLimit = Annotated[float, Meta(ge=0, le=1, description="a share from 0 to 1, for example 0.05")]
 Groups = Annotated[int, Meta(ge=8, le=4096, description="a power of two from 8 to 4,096")]
 Size = Annotated[int, Meta(ge=1, le=10**15, description="a whole number from 1 to 10^15")]
@@ -103,9 +105,8 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
             so that their records need not leave them.
         coefficients: How covariates predict each outcome, fixed before the trial (`plan.calibrated` finds them). If
             left out, they are found from the trial's own records when it is first saved.
-        on_fault: ``"refuse"`` a batch with a faulty record whole, or ``"drop"`` and count such records.
-        drop_limit: With ``on_fault = "drop"``, the largest share of all records that may be dropped: above it no effect
-            is told, until further records bring the share down.
+        drop_limit: The largest share of all records that may be faulty. At 0 a batch with a faulty record is refused
+            whole. Above 0 such records are dropped and counted, and while their share is larger no effect is told.
         estimators: Those to report; all that the plan allows if left out, but for ``"horvitz_thompson"``, the paper's
             inverse-probability mean, which must be named.
         errors: The kinds of standard error to report (welch, jackknife; from moments classical, HC0, HC1, HC2, HC3,
@@ -141,8 +142,7 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     keep: Keep | None = None
     groups: Groups = 128
     hash: Hash = "siphash"
-    on_fault: Literal["refuse", "drop"] = "refuse"
-    drop_limit: DropLimit = DROP_LIMIT
+    drop_limit: DropLimit = 0.0
     estimators: Estimators = ()
     errors: Errors = ()
     anytime_n: Size = 10_000
@@ -191,6 +191,11 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
     def clustering(self) -> str | None:
         """The column of what records have in common: the cluster if the plan names one, or else the unit."""
         return self.unit if self.cluster is None else self.cluster
+
+    @property
+    def drops(self) -> bool:
+        """Whether faulty records are dropped and counted; if not, a batch that has one is refused."""
+        return self.drop_limit > 0
 
     @property
     def whole_units(self) -> bool:

@@ -59,7 +59,7 @@ def check(
     columns, n, others = columns_of(data, _wanted(plan), plan.lackable)
     checked = attempt(lambda: _Checked(plan, columns, n, text))
     faults = checked.faults(ragged + others)
-    if faults and plan.on_fault == "refuse":
+    if faults and not plan.drops:
         first = int(checked.faulty.argmax()) if checked.faulty.any() else None
         raise FaultyBatch(faults, n + ragged + others, first, fixed=plan.federated is not None)
     return checked.batch(key), faults

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from foldaway.errors import RecordError, many
-from foldaway.plan.analysis import DROP_LIMIT
+from foldaway.plan.analysis import SLIPS
 from foldaway.records.columns import REFUSED
 
 # The name of an arm that is not known; the plan allows no arm with an empty name.
@@ -180,9 +180,8 @@ def _hints(faults: Faults, n: int, *, registered: bool = False) -> list[str]:
         ]
     if any(SEVERAL_ARMS in counts for counts in rules):
         return [WITHIN]
-    setting = 'set on_fault = "drop" in the plan'
-    if faults.total > DROP_LIMIT * n:
-        setting += f", and a drop_limit above their share of all records (the default is {100 * DROP_LIMIT:g} %)"
+    several = faults.total > SLIPS * n
+    setting = f"set drop_limit in the plan {'above their share of all records' if several else f'to {SLIPS:g}'}"
     unknown = [counts[rule] for counts in rules for rule in ("unknown arm", "unknown level") if rule in counts]
     if unknown:
         spelling = "Arms and levels must be spelled exactly as in the plan, including capitals and spaces."

@@ -170,14 +170,14 @@ def test_few_faulty_records_are_left_out_by_the_plan(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("g,y,x,land\n" + "a,1,3,de\nb,2,4,fr\n" * 100 + slips)
     words = ("--arm", "g", "--outcome", "y", "--covariate", "x", "--levels", "land=de,fr", "-o", "plan.toml")
     told = foldaway("plan", "new", "t.csv", *words, folder=tmp_path).stderr
-    left_out = 'The plan leaves such records out and counts them (on_fault = "drop").'
+    left_out = "The plan leaves such records out and counts them (drop_limit = 0.05)."
     assert f"Not a number in y: 3 of 209 records. {left_out}" in told
     assert f"Not a number in x: 1 of 209 records. {left_out}" in told
     assert f"None of the listed levels of land: 3 of 209 records. {left_out}" in told
     assert f"Without a value of y: 1 of 209 records. {left_out}" in told
     assert f"Without a value of land: 1 of 209 records. {left_out}" in told
     assert "SECRET" not in told
-    assert fa.Plan.load(tmp_path / "plan.toml").on_fault == "drop"
+    assert fa.Plan.load(tmp_path / "plan.toml").drop_limit == 0.05
     done = foldaway("run", "plan.toml", "t.csv", folder=tmp_path)
     assert "200 records (a: 100, b: 100)" in done.stdout
 
@@ -191,7 +191,7 @@ def test_a_rare_value_of_the_arm_is_taken_for_a_misspelling(tmp_path: Path) -> N
     assert "A value of g that occurs only once may be a misspelling: 1 of 404 records." in made.stderr
     assert "SECRET" not in made.stdout + made.stderr
     plan = fa.Plan.loads(made.stdout)
-    assert (plan.arms, plan.on_fault) == ({"old": 0.5, "new": 0.5}, "drop")
+    assert (plan.arms, plan.drop_limit) == ({"old": 0.5, "new": 0.5}, 0.05)
     named = foldaway(*words, "--control", "nwe", folder=tmp_path).stdout
     assert list(fa.Plan.loads(named).arms) == ["nwe", "new", "old"]
     # A small arm is one where there is but one other.
@@ -295,13 +295,13 @@ def test_plan_check_knows_that_nobody_leaves_a_site_alone_in_a_group(tmp_path: P
 
 
 def test_plan_check_says_what_devices_send_and_keep(tmp_path: Path) -> None:
-    one = checked(tmp_path, federated="one-message", covariates=["before"], on_fault="drop", cohort=1)
+    one = checked(tmp_path, federated="one-message", covariates=["before"], drop_limit=0.05, cohort=1)
     assert "one-message: a device keeps the triangular factor of its records, 6 numbers, and no record" in one
     assert "stores tallies after every 1 message of devices (`cohort`)" in one
     assert "At the close, reports that wait on the server that closes the trial count if a cohort has come since" in one
     assert "reports of 10 devices (`smallest_cell`)" in one
     assert "30 days after its first record (`retention`)" in one
-    assert "A device rejects a faulty record, whatever `on_fault` says" in one
+    assert "A device rejects a faulty record, whatever `drop_limit` says" in one
     assert "batch" not in one
     assert "Kept on the coordinator: " in one
     assert "reply" not in one
@@ -314,7 +314,7 @@ def test_plan_check_says_what_devices_send_and_keep(tmp_path: Path) -> None:
     assert "Moments that wait for others to complete a cohort when the trial begins to close are left out." in scores
     assert "moments of 100 devices" in scores
     assert "for 1 minute after the close (`reply_deadline`), or until 95 % of the devices in the" in scores
-    site = checked(tmp_path, federated="one-message", unit="user", records_per_unit="together", on_fault="drop")
+    site = checked(tmp_path, federated="one-message", unit="user", records_per_unit="together", drop_limit=0.05)
     assert "A site folds its batch without it." in site
     assert "Federated" not in checked(tmp_path)
 

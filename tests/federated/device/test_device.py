@@ -256,11 +256,11 @@ def test_only_mode_scores_keeps_records(mode: str, tmp_path: Path) -> None:
         ({"group": "secret-arm"}, "group"),
     ],
 )
-@pytest.mark.parametrize("on_fault", ["refuse", "drop"])
+@pytest.mark.parametrize("drop_limit", [0, 0.05])
 def test_a_faulty_record_is_refused_and_not_repeated(
-    fault: dict[str, Any], words: str, on_fault: str, tmp_path: Path
+    fault: dict[str, Any], words: str, drop_limit: float, tmp_path: Path
 ) -> None:
-    device = Device(fa.Plan(**{**SETTINGS, "on_fault": on_fault}), tmp_path)
+    device = Device(fa.Plan(**{**SETTINGS, "drop_limit": drop_limit}), tmp_path)
     with pytest.raises(RecordError, match=words) as refused:
         device.record({**RECORD, **fault})
     assert "secret" not in str(refused.value)

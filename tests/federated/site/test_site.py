@@ -229,7 +229,7 @@ def test_fewer_units_than_a_cohort_stay_where_they_are(mode: str, tmp_path: Path
     rows.assign(**{plan.measured[0]: None}).to_parquet(tmp_path / "empty.parquet")
     with pytest.raises(RecordError, match="Correct or remove these records") as refused:
         fold_site(plan, [str(tmp_path / "empty.parquet")], tmp_path)
-    assert not any(word in str(refused.value) for word in ("on_fault", "missing ="))
+    assert not any(word in str(refused.value) for word in ("drop_limit", "missing ="))
 
 
 def test_a_plan_for_devices_alone_is_refused(tmp_path: Path) -> None:

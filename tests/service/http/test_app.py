@@ -387,7 +387,7 @@ def test_faulty_batches_change_nothing(
     before = status_of()
     answer = server.ask("POST", "/v1/trials/known/records", tokens["ingest"], content=body, headers=headers)
     problem = check_problem(answer, status)
-    assert "on_fault" not in problem["detail"]  # the plan of a registered trial is fixed
+    assert "drop_limit" not in problem["detail"]  # the plan of a registered trial is fixed
     if status == 422 and SECRET.encode() in body and b"group" in body:
         assert sum(count for rules in problem["faults"].values() for count in rules.values()) == 1
     assert status_of() == before

@@ -330,7 +330,7 @@ def test_a_faulty_message_stops_the_consumer_and_stays(some_broker: Server, tmp_
 
 
 def test_a_plan_that_drops_faulty_records_counts_them(some_broker: Server, tmp_path: Path) -> None:
-    plan = plan_of(fresh_name(), on_fault="drop")
+    plan = plan_of(fresh_name(), drop_limit=0.05)
     records = with_a_fault(some_broker, plan, BAD["a value"][0])
     found, consumer = consume(some_broker, plan, tmp_path)
     assert (found.n, found.dropped.total, consumer.progress.skipped) == (120, 1, 0)

@@ -27,6 +27,7 @@ from foldaway.cli.terminal.words import in_lines, tell
 from foldaway.errors import PlanError, RecordError, did_you_mean, instead_of, many
 from foldaway.evidence.ledger import head_sentence
 from foldaway.keeping.secret import read_or_make_key
+from foldaway.plan.analysis import SLIPS
 from foldaway.sources.formats.paths import Stdin, expand
 
 app = typer.Typer(name="plan", help="Create and check plans.", no_args_is_help=True)
@@ -342,10 +343,10 @@ def _plan(seen: Seen, roles: Roles, control: str | None, name: str) -> tuple[fa.
         unit=roles.unit,
         records_per_unit="one" if seen.one_each else "many",
     )
-    _require_usable(seen, roles, plan.drop_limit)
+    _require_usable(seen, roles)
     faults = [*_misspelt(seen, roles, rare), *_faults(seen, roles)]
-    if few := sum(n for _, n, _ in faults) <= plan.drop_limit * seen.records:
-        plan = msgspec.structs.replace(plan, on_fault="drop" if faults else "refuse")
+    if few := sum(n for _, n, _ in faults) <= SLIPS * seen.records:
+        plan = msgspec.structs.replace(plan, drop_limit=SLIPS if faults else 0)
     replace = "Replace these with the probabilities used for the allocation."
     guesses = [f"Assumed: equal probabilities for {', '.join(arms)}. {replace}"]
     if values:
@@ -361,10 +362,10 @@ def _plan(seen: Seen, roles: Roles, control: str | None, name: str) -> tuple[fa.
         )
     guesses += [f"No record has the level {level!r} of {column}." for column, level in seen.unused]
     for what, n, instead in faults:
-        done = 'The plan leaves such records out and counts them (on_fault = "drop").'
+        done = f"The plan leaves such records out and counts them (drop_limit = {SLIPS:g})."
         if not few:
             done = "As it is, the plan rejects every batch with such a record. To leave such records out, write "
-            done += 'on_fault = "drop" in the plan, and a drop_limit above their share of all records.'
+            done += "a drop_limit above their share of all records in the plan."
         guesses.append(f"{what}: {n:,} of {many(seen.records, 'record')}. {done} {instead}".rstrip())
     if seen.one_each:
         guesses.append(
@@ -393,10 +394,10 @@ def _require_arms(column: str, counts: Sequence[int]) -> None:
         )
 
 
-def _require_usable(seen: Seen, roles: Roles, most: float) -> None:
+def _require_usable(seen: Seen, roles: Roles) -> None:
     """Refuses columns of which more values are wrong than single slips would be."""
     for column, n in (seen.texts | seen.unlisted).items():
-        if n <= most * seen.records:
+        if n <= SLIPS * seen.records:
             continue
         if column in roles.levels:
             raise PlanError(

@@ -129,7 +129,7 @@ def send_files(
         last = 0
         for batch in batches:
             require_wanted(path, wanted, batch, delimiter)
-            if batch.ragged and plan.on_fault == "refuse":
+            if batch.ragged and not plan.drops:
                 raise ServerError(f"{path}: lines that are not records: {batch.ragged:,}. Correct them first.")
             rows = batch.records.num_rows
             first, last = last + 1, last + (1 if plan.whole_units else rows)

@@ -90,8 +90,7 @@ class Device:
         self._custody = Custody(self.plan, self._store)
         self._reporting = Reporting(self._custody, self._connection)
         # A device has nowhere to count the faulty records that it leaves out, so it refuses them.
-        strict = self.plan.on_fault == "refuse"
-        self._checking = self.plan if strict else msgspec.structs.replace(self.plan, on_fault="refuse")
+        self._checking = msgspec.structs.replace(self.plan, drop_limit=0) if self.plan.drops else self.plan
         self._arm: str | None = None
 
     def _open(self, plan: Plan | str | Path, folder: Path) -> tuple[Plan, DeviceStore]:

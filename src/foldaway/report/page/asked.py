@@ -68,10 +68,8 @@ def _terms(plan: Plan) -> Iterator[tuple[str, Html]]:
             "Bootstrap",
             html(f"{plan.bootstrap.replicates:,} replicates by ", by, f", {plan.bootstrap.weights} weights"),
         )
-    refused = (
-        "batches that contained invalid records were rejected" if plan.on_fault == "refuse" else "left out, and counted"
-    )
-    yield "Faulty records", html(refused)
+    faulty = "left out, and counted" if plan.drops else "batches that contained invalid records were rejected"
+    yield "Faulty records", html(faulty)
     yield "Fingerprint", tag("code", plan.fingerprint)
 
 

@@ -127,17 +127,16 @@ def _bootstrap(plan: Plan) -> list[str]:
 
 
 def _faults(plan: Plan) -> str:
-    refused = plan.on_fault == "refuse"
     of = "a value of any of these columns" if plan.federated is None else "an outcome or a covariate"
     lacks = f"A record that lacks {of} is faulty"
     lacks += ", unless it is an outcome that may be missing: then it counts for the others. " if plan.lacking else ". "
     if plan.federated is None:
-        return f"{lacks}A batch with a faulty record is {'rejected as a whole' if refused else 'folded without it'}."
+        return f"{lacks}A batch with a faulty record is {'folded without it' if plan.drops else 'rejected as a whole'}."
     device = f"{lacks}A device rejects a faulty record"
-    device += "." if refused else ", whatever `on_fault` says, because it has nowhere to count it."
+    device += ", whatever `drop_limit` says, because it has nowhere to count it." if plan.drops else "."
     if plan.unit is None:
         return device
-    return f"{device} A site {'rejects a whole batch with one' if refused else 'folds its batch without it'}."
+    return f"{device} A site {'folds its batch without it' if plan.drops else 'rejects a whole batch with one'}."
 
 
 def _kept(plan: Plan) -> list[str]:
