@@ -31,7 +31,8 @@ plan = fa.Plan(
 trial = fa.Trial(plan)
 for batch in checkout(USERS, effect=TRUE_EFFECT):  # as it comes from a queue, a file, a database
     trial.fold(batch)  # taken in and forgotten
-state = trial.dumps()  # fixes the coefficients: from now on there is nothing but sums
+trial.fix()  # from now on there is nothing but sums
+state = trial.dumps()
 
 effects = trial.effects()
 plain, cuped = (effects.filter(estimator=name, se_kind="welch")[0] for name in ("difference", "adjusted"))

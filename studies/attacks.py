@@ -24,6 +24,7 @@ from foldaway.auditing.answers import told_by
 from foldaway.auditing.audit import audit
 from foldaway.auditing.finding import NEAR
 from foldaway.effects import Effect, Effects
+from foldaway.effects.door import OWN, TOLD
 from foldaway.errors import SampleRatioWarning, TooEarly
 from foldaway.keeping.cohort import GROWTH, Census, may_tell
 from foldaway.keeping.secret import Secret
@@ -78,7 +79,7 @@ def effects_of(trial: fa.Trial, rounded: bool) -> Effects:
     """As told, or exactly."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SampleRatioWarning)
-        return trial.effects(rounded=rounded)
+        return trial.read(TOLD if rounded else OWN)
 
 
 class Answer(NamedTuple):
@@ -106,7 +107,7 @@ def polled(plan: fa.Plan, rows: pd.DataFrame, batch: int, *, defended: bool) -> 
 def told(trial: fa.Trial) -> Effects | None:
     """What others are told now: the last answer until the trial has grown enough for another."""
     try:
-        return trial.tell()
+        return trial.told()
     except TooEarly:
         return None
 
@@ -237,9 +238,9 @@ def last_user(rows: pd.DataFrame, user: pd.DataFrame, *, defended: bool) -> floa
     """A user with many records comes alone between two answers: their sum, if there is a second answer."""
     trial = fa.Trial(plan_of(unit="who"), key=KEY)
     trial.fold(rows)
-    before = trial.tell() if defended else effects_of(trial, rounded=False)
+    before = trial.told() if defended else effects_of(trial, rounded=False)
     trial.fold(user)
-    after = trial.tell() if defended else effects_of(trial, rounded=False)
+    after = trial.told() if defended else effects_of(trial, rounded=False)
     if after.to_json() == before.to_json():
         return None
     now, then = (told_by(each)["amount", user["arm"].iloc[0]] for each in (after, before))

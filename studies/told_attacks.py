@@ -18,6 +18,7 @@ import pandas as pd
 import foldaway as fa
 from foldaway.auditing.audit import audit
 from foldaway.auditing.finding import NEAR
+from foldaway.effects.door import OWN, TOLD
 from foldaway.errors import FoldawayError
 from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.records import check
@@ -270,7 +271,7 @@ def reasons_told(few: str, seed: int, *, others: bool) -> tuple[Any, ...]:
     amounts = np.concatenate([np.where(rng.random(1_000) < 1 / 3, 150.0, 50.0), rng.permutation(treated)])
     trial = fa.Trial(plan)
     trial.fold({"arm": np.repeat(list(ARMS), 1_000), "amount": amounts})
-    [row] = trial.effects(rounded=others)
+    [row] = trial.read(TOLD if others else OWN)
     return row.estimate, row.control_level, row.std_error, row.why, row.relative_why, row.odds_ratio_why
 
 

@@ -67,6 +67,7 @@ def test_the_state_does_not_hold_the_units_names_or_numbers() -> None:
 def test_a_sealed_trial_has_no_key_and_takes_no_records() -> None:
     for plan, rows in (of_units(), of_records()):
         trial = folded(plan, rows)
+        trial.fix()
         before, effects = trial.dumps(), trial.effects().to_json()
         held = trial.secret.found()
         assert held is not None
@@ -115,6 +116,7 @@ def test_a_trial_without_a_bootstrap_can_be_sealed_too() -> None:
 def test_a_trial_loaded_without_its_key_gives_effects_and_merges_but_folds_nothing() -> None:
     plan, rows = of_units()
     trial = folded(plan, rows[:500])
+    trial.fix()
     back = fa.Trial.loads(trial.dumps())
     assert back.effects().to_json() == trial.effects().to_json()
     assert back.dumps() == trial.dumps()

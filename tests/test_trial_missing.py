@@ -12,6 +12,7 @@ import pytest
 from scipy import stats
 
 import foldaway as fa
+from foldaway.effects.door import TOLD
 from foldaway.inference.loss import loss_of
 from sizes import mostly_slow
 
@@ -99,6 +100,7 @@ def test_what_is_saved_comes_back_and_goes_on(design: str) -> None:
     plan = plan_of(OUTCOMES, **DESIGNS[design])
     trial = folded(plan, rows[:700])
     rich = fa.Trial.loads(trial.exchanged(), key=KEY)
+    trial.fix()
     again = fa.Trial.loads(trial.dumps(), key=KEY)
     for each in (again, trial, rich):
         each.fold(rows[700:])
@@ -111,7 +113,7 @@ def test_what_is_saved_comes_back_and_goes_on(design: str) -> None:
     for one, other in zip(rich.effects(), whole, strict=True):
         if one.estimate is not None:
             assert one.estimate == near(other.estimate)
-    told = trial.effects(rounded=True)
+    told = trial.read(TOLD)
     assert fa.Effects.from_json(told.to_json()).losses == told.losses
     assert "missing equally often in all arms?" in trial.report().html
 
@@ -133,7 +135,7 @@ def test_within_a_segment_it_is_the_same() -> None:
             assert row.estimate == near(other.estimate)
             assert row.std_error == near(other.std_error)
     adjusted = folded(plan_of(OUTCOMES, **settings, covariates=["x"]), rows)
-    adjusted.dumps()
+    adjusted.fix()
     assert all(row.reliable for each in adjusted.effects().segments for row in each.effects)
 
 
@@ -223,8 +225,7 @@ def test_more_dropped_records_than_the_plan_allows_leave_no_effect() -> None:
     assert [row.estimate for row in effects] == [None] * len(effects)
     assert all(row.why and "drop_limit" in row.why for row in effects)
     assert "No effect is shown" in str(effects)
-    with pytest.warns(fa.LossWarning):
-        assert not any(row.reliable for row in trial.effects(rounded=True))
+    assert not any(row.reliable for row in trial.read(TOLD))
     # It is the share of all records that counts, however they come: more good ones bring the effects back.
     for _ in range(2):
         trial.fold(rows.dropna())
@@ -263,7 +264,7 @@ def test_an_outcome_that_few_have_is_withheld_from_others(unit: str | None) -> N
     ]
     plan = plan_of(outcomes, unit=unit, segments=["s"], levels={"s": ["even", "odd"]}, privacy={"smallest_cell": 30})
     trial = folded(plan, rows)
-    told = trial.effects(rounded=True)
+    told = trial.read(TOLD)
     for row in told:
         few_have = row.outcome in ("w", "y / w")
         assert row.reliable is not few_have

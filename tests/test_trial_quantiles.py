@@ -11,6 +11,7 @@ import pytest
 
 import foldaway as fa
 from foldaway.effects.from_sums import SumsRead
+from foldaway.effects.door import TOLD
 from foldaway.inference.stepped import Stepped
 from foldaway.tallies import grouped_of
 from latencies import QUANTILES, latencies
@@ -202,10 +203,10 @@ def test_values_that_come_in_steps_show_no_effect_within_a_step() -> None:
 
 def test_told_quantiles_are_rounded_and_the_histogram_is_nowhere_in_them() -> None:
     trial = folded(plan_of(fa.Quantile("latency_ms", (0.5,), bounds=BOUNDS), unit="user"), latencies())
-    exact, told = (effects.filter(se_kind="jackknife")[0] for effects in (trial.effects(), trial.effects(rounded=True)))
+    exact, told = (effects.filter(se_kind="jackknife")[0] for effects in (trial.effects(), trial.read(TOLD)))
     assert told.estimate != exact.estimate
     assert known(told.estimate) == pytest.approx(known(exact.estimate), abs=0.5 * known(exact.std_error))
-    assert len(trial.effects(rounded=True).to_json()) < 5_000
+    assert len(trial.read(TOLD).to_json()) < 5_000
 
 
 def test_records_without_the_outcome_count_for_all_others() -> None:

@@ -135,7 +135,7 @@ def test_a_saved_ratio_stays_adjusted(unit: str | None) -> None:
     rows = made(6_000)
     plan = plan_of(fa.Ratio("clicks", "views"), "views", covariates=["x"], unit=unit)
     rich, lean = folded(plan, rows), folded(plan, rows[:3_000])
-    lean.dumps()
+    lean.fix()
     lean.fold(rows[3_000:])
     again = fa.Trial.loads(lean.dumps(), key=KEY)
     kind = "welch" if unit is None else "jackknife"

@@ -12,6 +12,7 @@ import pytest
 
 import foldaway as fa
 from commands import foldaway
+from foldaway.effects.door import TOLD
 from foldaway.evidence.certificate import issue
 from foldaway.evidence.ledger import ANSWERED, CLOSED, KEY_DESTROYED, KEY_IN_USE, REGISTERED
 from foldaway.evidence.verifying import verify
@@ -48,7 +49,7 @@ def test_before_the_release_every_question_gets_the_same_words_however_many_have
     said = set()
     for n in (0, 1, 20_000):
         trial = folded(plan_of(), rows(n))
-        for ask in (trial.effects, trial.report, trial.tell, lambda of=trial: of.effects(rounded=True)):
+        for ask in (trial.effects, trial.report, trial.told, lambda of=trial: of.read(TOLD)):
             with pytest.raises(fa.Unreleased) as told:
                 ask()
             said.add(str(told.value))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,7 @@ def test_a_report_fixes_nothing() -> None:
 def test_a_state_is_small_and_holds_no_covariate_and_no_moment() -> None:
     plan = fa.Plan(**{**_settings(PLAN), "outcomes": ["revenue"]})
     trial = folded(plan, make(6))
+    trial.fix()
     assert len(trial.dumps()) < 8000
     tallies = trial.tallies
     assert isinstance(tallies, Lean)
@@ -167,10 +169,10 @@ def test_a_state_is_small_and_holds_no_covariate_and_no_moment() -> None:
 def test_adding_records_to_a_saved_state_uses_its_coefficients() -> None:
     rows = make(7)
     saved = folded(PLAN, rows[:2000])
-    saved.dumps()
+    saved.fix()
     later = folded(PLAN, rows[2000:])
     together, apart = saved + later, folded(PLAN, rows[:2000])
-    apart.dumps()
+    apart.fix()
     apart.fold(rows[2000:])
     assert_same(together, apart)
     assert_same(later + saved, apart)
@@ -191,7 +193,7 @@ def test_states_with_different_coefficients_keep_the_difference_and_withhold_the
     rows = make(8)
     shards = [folded(PLAN, rows[:2000]), folded(PLAN, rows[2000:]), folded(PLAN, rows[1000:2500])]
     for shard in shards:
-        shard.dumps()
+        shard.fix()
     merged = shards[0] + shards[1]
     digests = sorted(known_digest(shard) for shard in shards[:2])
     for again in (merged, merged + shards[2]):  # what differed first stays the reason
@@ -214,7 +216,7 @@ def test_states_with_different_coefficients_keep_the_difference_and_withhold_the
     calibrated = PLAN.calibrated(make(80))
     parts = [folded(calibrated, rows[:2000]), folded(calibrated, rows[2000:])]
     for part in parts:
-        part.dumps()
+        part.fix()
     assert all(row.reliable for row in (parts[0] + parts[1]).effects())
 
 
@@ -414,7 +416,7 @@ def test_an_arm_of_few_records_takes_nothing_from_the_others(unit: str | None, s
     with_third = pd.concat([rows, rows[:others].assign(variant="third")])
     trial = folded(fa.Plan(**settings), with_third)
     if saved:
-        trial.dumps()
+        trial.fix()
     with pytest.warns(fa.SampleRatioWarning):
         effects = trial.effects()
     for row in effects:
@@ -451,7 +453,7 @@ def test_the_covariates_narrow_the_any_time_interval_too() -> None:
         for kind in ("welch", "jackknife"):
             [row] = trial.effects().filter(estimator="adjusted", se_kind=kind)
             assert (row.anytime_ci_upper - row.estimate) / row.std_error < 4
-        trial.dumps()
+        trial.fix()
 
 
 def test_an_any_time_interval_without_bounds_is_withheld() -> None:
@@ -469,7 +471,7 @@ def test_a_level_of_few_people_gets_no_coefficient_that_is_told() -> None:
     assert plan.coefficients is not None
     assert plan.coefficients.slopes["revenue"]["country[us]"] == 0
     trial = folded(PLAN, rows)
-    trial.dumps()
+    trial.fix()
     assert trial.tallies.predictor.slopes[0][2] == 0
 
 
@@ -479,3 +481,20 @@ def test_an_outcome_with_a_total_has_its_row() -> None:
     for estimators in (["difference"], ["total"]):
         with pytest.raises(PlanError, match="`estimators` has none that fits"):
             fa.Plan(**{**settings, "outcomes": outcomes, "estimators": estimators})
+
+
+def test_coefficients_are_fixed_by_a_step_of_its_own_which_saving_takes_and_mentions_once(tmp_path: Path) -> None:
+    trial = folded(PLAN, make(6))
+    trial.dumps()
+    assert trial.unfixed
+    with pytest.warns(fa.FixedWarning, match=f"from {trial.n:,} records; .*trial.fix"):
+        trial.save(tmp_path / "state")
+    assert not trial.unfixed
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        trial.save(tmp_path / "state")
+    fixed, tallies = folded(PLAN, make(6)), trial.tallies
+    fixed.fix()
+    assert isinstance(fixed.tallies, Lean)
+    trial.fix()
+    assert trial.tallies is tallies

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from foldaway.errors import (
     EstimateError,
+    FixedWarning,
     FoldawayError,
     LossWarning,
     PlanError,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from foldaway.planning import Baseline, Power, power
     from foldaway.sources.query import fold_query
     from foldaway.sources.runs.folding import fold_files
-    from foldaway.trial import Trial, saved_effects
+    from foldaway.trial import Trial
 
 __version__ = "0.1.0"
 
@@ -57,6 +58,7 @@ __all__ = [
     "Effects",
     "EstimateError",
     "Federated",
+    "FixedWarning",
     "FoldawayError",
     "LeastSquares",
     "LossWarning",
@@ -85,7 +87,6 @@ __all__ = [
     "fold_files",
     "fold_query",
     "power",
-    "saved_effects",
 ]
 
 # What is loaded on first use, so that `import foldaway` and `foldaway --help` are quick; all else is of a plan.
@@ -101,7 +102,6 @@ _HOMES = {
     "fold_files": "sources.runs.folding",
     "fold_query": "sources.query",
     "power": "planning",
-    "saved_effects": "trial",
 }
 
 

@@ -18,7 +18,7 @@ from foldaway.plan import Coefficients, Plan, Privacy
 from foldaway.plan.vocabulary import SUMS
 from foldaway.records.columns import columns_of
 from foldaway.tallies import cases_of
-from foldaway.trial import Trial, quiet_effects
+from foldaway.trial import Trial
 
 LEAST = 2000
 """Records below which coefficients are not told: a plan is for everyone to read."""
@@ -127,7 +127,7 @@ class Earlier:
 
     def effects(self) -> Effects:
         """What the records show."""
-        return quiet_effects(self._trial)
+        return self._trial.read()
 
 
 def _bare(plan: Plan, **without: Any) -> Plan:

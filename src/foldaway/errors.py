@@ -137,6 +137,10 @@ class LossWarning(SampleRatioWarning):
     """The arms lost different shares of their records or outcomes, or too many records were dropped."""
 
 
+class FixedWarning(UserWarning):
+    """Saving a trial has fixed its coefficients."""
+
+
 class SealedError(FoldawayError):
     """A fold that needs a key which was destroyed or is not here."""
 

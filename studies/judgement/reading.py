@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import foldaway as fa
+from foldaway.effects.door import OWN, TOLD
 from studies.judgement.design import Found, Notes
 
 Columns: TypeAlias = dict[str, NDArray[Any]]
@@ -107,7 +108,7 @@ def one_look(
         made = folded(of, simulate(rng), rng)
         if saved:
             made.dumps()
-        effects = made.effects(rounded=told)
+        effects = made.read(TOLD if told else OWN)
         found = {}
         for said, row in leads(effects):
             true = truth if isinstance(truth, Truth) else truth[row.outcome]

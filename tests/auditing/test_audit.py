@@ -49,7 +49,7 @@ def audited(plan: fa.Plan, rows: pd.DataFrame, *, saved: bool = True) -> Audit:
     trial = fa.Trial(plan, key=bytes(16)) if plan.keyed else fa.Trial(plan)
     trial.fold(rows)
     if saved:
-        trial.dumps()
+        trial.fix()
     return audit(plan, trial.tallies)
 
 
@@ -126,7 +126,7 @@ def test_cells_of_one_record_are_found() -> None:
     plan = plan_of(unit="who")
     trial = fa.Trial(plan, key=bytes(16))
     trial.fold(rows)
-    trial.dumps()
+    trial.fix()
     single = int((grouped_of(trial.tallies).records == 1).sum())
     found = audit(plan, trial.tallies)
     assert by_attack(found)["cells of one record"] == single > 20
@@ -141,7 +141,7 @@ def test_a_sparse_outcome_stands_alone_in_as_many_cells_as_expected() -> None:
         plan = plan_of(unit="who")
         trial = fa.Trial(plan, key=bytes(16))
         trial.fold(rows)
-        trial.dumps()
+        trial.fix()
         found = audit(plan, trial.tallies).findings
         assert {each.attack for each in found} <= {"sparse outcomes", "dominance"}
         amounts = Counter(rows.loc[rows["amount"] > 0, "amount"].round(2))

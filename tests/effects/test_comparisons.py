@@ -11,6 +11,7 @@ import statsmodels.api as sm
 from scipy import stats
 
 import foldaway as fa
+from foldaway.effects.door import OWN, TOLD
 from foldaway.inference.differing import arms_differ
 from foldaway.inference.levels import Levels
 from foldaway.inference.rounding import INFLATION, STEPS, to_steps, two_digits
@@ -89,7 +90,7 @@ def test_there_is_no_joint_test_where_an_arm_has_no_error(settings: dict[str, An
     data["g"][data["g"] == "b"] = "a"
     data["g"][0] = "b"
     for rounded in (False, True):
-        effects = folded(data, **settings).effects(rounded=rounded)
+        effects = folded(data, **settings).read(TOLD if rounded else OWN)
         assert effects.filter(arm="c")[0].reliable
         assert effects.joint == fa.Effects.from_json(effects.to_json()).joint == {}
 
@@ -112,7 +113,7 @@ def test_the_joint_test_does_not_depend_on_the_level() -> None:
 
 def test_what_others_are_told_of_the_joint_test_follows_from_rounded_levels() -> None:
     data = records(900)
-    told = folded(data, covariates=[]).effects(rounded=True)
+    told = folded(data, covariates=[]).read(TOLD)
     y = [data["y"][data["g"] == arm] for arm in "abc"]
     n = np.array([len(each) for each in y])
     errors = two_digits(INFLATION * np.array([each.std(ddof=1) for each in y]) / np.sqrt(n))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import foldaway as fa
+from foldaway.effects.door import TOLD
 from foldaway.effects.outlook import Outlook
 
 PLAN = fa.Plan(name="ahead", arm="arm", arms={"a": 0.5, "b": 0.5}, outcomes=["y", "bought"])
@@ -53,14 +54,14 @@ def test_days_are_records_at_a_rate() -> None:
 
 
 def test_from_told_effects_it_follows_from_what_was_told() -> None:
-    told = trial(4_000).tell()
+    told = trial(4_000).told()
     again = fa.Effects.from_json(told.to_json())
     assert again.outlook(width=0.1).to_json() == told.outlook(width=0.1).to_json()
     # Records that change nothing of what is told change nothing of the outlook.
     other = trial(4_000)
     other.fold([{"arm": "a", "y": 10.0, "bought": 0.0}])
-    assert other.effects(rounded=True).to_json() == told.to_json()
-    assert other.effects(rounded=True).outlook().to_json() == told.outlook().to_json()
+    assert other.read(TOLD).to_json() == told.to_json()
+    assert other.read(TOLD).outlook().to_json() == told.outlook().to_json()
 
 
 def test_it_prints_in_80_columns() -> None:

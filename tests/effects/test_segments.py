@@ -12,6 +12,7 @@ from statsmodels.formula.api import ols
 from statsmodels.stats.anova import anova_lm
 
 import foldaway as fa
+from foldaway.effects.door import OWN, TOLD
 from foldaway.inference.rounding import coarse_p_value
 from trials import known
 
@@ -107,7 +108,7 @@ def test_rich_trials_tell_what_they_will_tell_once_saved() -> None:
     data = records(4000, slope=1.0)
     trial = folded(COVARIATES, batched(data, 900))
     before = trial.effects()
-    trial.dumps()
+    trial.fix()
     after = trial.effects()
     assert {row.estimator for by in after.segments for row in by.effects} == {"adjusted"}
     for a, b in zip(numbers(before), numbers(after), strict=True):
@@ -167,10 +168,10 @@ def test_levels_too_small_to_be_shown_count_in_the_owners_test_alone() -> None:
     assert [row.segment for row in own.effects if row.reliable] == ["app", "car", "web"]
     assert own.differ_df == 3
     assert own.differs
-    (told,) = trial.effects(rounded=True).segments
+    (told,) = trial.read(TOLD).segments
     assert [row.segment for row in told.effects if row.reliable] == ["app", "web"]
     data["y"][tv[:16]] *= 3
-    (other,) = folded(one, [data]).effects(rounded=True).segments
+    (other,) = folded(one, [data]).read(TOLD).segments
     assert (other.differ_df, other.differ_p_value) == (told.differ_df, told.differ_p_value)
     assert told.differ_df == 1
 
@@ -180,7 +181,7 @@ def test_totals_by_level_are_withheld_with_what_to_do(units: int | None) -> None
     """Units assigned within a level are not known: divided by those of the trial, a small level's effect is small."""
     one = {**UNITS, "segments": ["country"], "outcomes": [fa.Total("y")], "assigned_units": units}
     for rounded in (False, True):
-        effects = folded(one, [records(900)]).effects(rounded=rounded)
+        effects = folded(one, [records(900)]).read(TOLD if rounded else OWN)
         assert effects[0].estimate is not None
         (by,) = effects.segments
         assert {(row.estimate, row.p_value) for row in by.effects} == {(None, None)}
@@ -220,7 +221,7 @@ def test_others_are_told_of_a_difference_only_where_there_is_one() -> None:
     settings = {**SETTINGS, "outcomes": ["y", "z", "x"], "segments": ["country"]}
     for seed in range(6):
         trial = folded(settings, [records(300, seed)])
-        for exact, told in zip(trial.effects().segments, trial.effects(rounded=True).segments, strict=True):
+        for exact, told in zip(trial.effects().segments, trial.read(TOLD).segments, strict=True):
             assert told.differ_p_value == coarse_p_value(exact.differ_p_value)
             assert told.differ_p_adjusted == coarse_p_value(exact.differ_p_adjusted)
             assert told.differs is exact.differs is not None
@@ -236,7 +237,7 @@ def test_few_are_withheld_and_so_is_a_neighbour_where_others_read() -> None:
     (few,) = (row for row in by.effects if row.segment == "")  # too few to be named
     assert few.estimate is few.std_error is few.p_value is None
     assert few.why == "An arm has fewer than 10 units in it."
-    rounded = folded(UNITS, [data]).effects(rounded=True)
+    rounded = folded(UNITS, [data]).read(TOLD)
     told = next(each for each in rounded.segments if each.column == "platform")
     assert sum(row.reliable for row in told.effects) == 1
 
@@ -251,7 +252,7 @@ def test_beside_a_small_level_the_next_smallest_is_withheld_and_not_the_first_by
     data["u"] = np.arange(len(country))
     settings = {**SETTINGS, "unit": unit, "segments": ["country"], "levels": {"country": list(sizes)}}
     trial = folded(settings, [data])
-    shown = {row.segment for each in trial.effects(rounded=True).segments for row in each.effects if row.reliable}
+    shown = {row.segment for each in trial.read(TOLD).segments for row in each.effects if row.reliable}
     assert shown == {"de", "fr"}
 
 
@@ -262,7 +263,7 @@ def test_what_is_withheld_from_others_is_that_of_many(settings: dict[str, Any]) 
     data["country"] = np.where(data["country"] == "us", "de", data["country"])
     levels = ["de", "fr", "gb", "us"]
     data["country"][[np.flatnonzero(data["g"] == arm)[i] for arm in "ab" for i in (0, 1)]] = ["gb", "us"] * 2
-    effects = folded({**settings, "levels": {"country": levels}}, [data]).effects(rounded=True)
+    effects = folded({**settings, "levels": {"country": levels}}, [data]).read(TOLD)
     rows = {row.segment: row for each in effects.segments if each.column == "country" for row in each.effects}
     assert [level for level in levels if rows[level].reliable] == ["de"]
     assert [rows[level].n for level in ("fr", "gb", "us")] == [None] * 3
@@ -286,7 +287,7 @@ def test_a_level_that_few_have_is_not_named_to_others(settings: dict[str, Any]) 
     assert "Secretville" not in trial.effects().to_json()
     assert "Secretville" not in repr(trial.tallies)
     assert b"Secretville" not in trial.exchanged()  # rich or not
-    assert "Secretville" not in trial.tell().to_json()
+    assert "Secretville" not in trial.told().to_json()
     assert b"Secretville" not in trial.dumps()
 
 
@@ -359,7 +360,7 @@ def test_first_records_of_one_arm_have_no_effects_within_segments(n: int) -> Non
     data = part(records(60), slice(n))
     data["g"] = np.full(n, "a")
     for rounded in (False, True):
-        effects = folded(COVARIATES, [data]).effects(rounded=rounded)
+        effects = folded(COVARIATES, [data]).read(TOLD if rounded else OWN)
         assert not any(row.reliable for each in effects.segments for row in each.effects)
         assert {each.differ_p_value for each in effects.segments} == {None}
 

@@ -19,6 +19,7 @@ import spark_stream_driver
 import sparks
 from foldaway.account.account import Account, Durable
 from foldaway.account.stream_file import STATE, StreamFile
+from foldaway.effects.door import TOLD
 from foldaway.engines import spark
 from foldaway.engines.spark.stream import StreamFold
 from foldaway.keeping.saved import Saved, StreamPositions, load
@@ -223,7 +224,7 @@ def test_of_a_closed_trial_rounded_effects_are_left_and_it_takes_no_more(session
     stored = load(store / STATE)
     assert stored.state == b""
     assert stored.final is not None
-    assert stored.final.effects == folded(plan, source.added).effects(rounded=True).to_json()
+    assert stored.final.effects == folded(plan, source.added).read(TOLD).to_json()
     with pytest.raises(fa.SealedError, match="foldaway effects"):
         spark.load(store, plan)
     source.add(200)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from evidence_of import PLAN, folded, records, sealed
+from foldaway.effects.door import TOLD
 from foldaway.evidence.ledger import ANSWERED, KEY_DESTROYED, KEY_IN_USE, MERGED, REGISTERED, WRITTEN, Ledger
 from foldaway.evidence.signing import Signer
 from foldaway.evidence.verifying import chain_faults
@@ -85,18 +86,18 @@ def test_workers_leave_it_alone() -> None:
 def test_effects_are_in_it_once_for_each_answer_that_is_new(home: Path) -> None:
     trial = folded()
     trial.save(home / "state")
-    trial.tell()
-    trial.tell()
+    trial.told()
+    trial.told()
     assert kinds(trial.chronicle.ledger).count(ANSWERED) == 1
     trial.fold(records(400, 400))
-    trial.tell()
+    trial.told()
     assert kinds(trial.chronicle.ledger).count(ANSWERED) == 2
 
 
 def test_a_commitment_tells_the_tallies_apart_for_whoever_has_the_key_alone(home: Path) -> None:
     trial = folded()
     trial.save(home / "state")
-    effects = trial.tell().to_json()
+    effects = trial.told().to_json()
     answered = trial.chronicle.ledger.last(ANSWERED)
     assert answered is not None
     assert answered.content["tallies"] == commitment_of(Trial.load(home / "state"), effects) != ""
@@ -105,5 +106,5 @@ def test_a_commitment_tells_the_tallies_apart_for_whoever_has_the_key_alone(home
     for each in keyed:
         each.fold(records())
         each.fix()
-    told = [each.effects(rounded=True).to_json() for each in keyed]
+    told = [each.read(TOLD).to_json() for each in keyed]
     assert commitment_of(keyed[0], told[0]) != commitment_of(keyed[1], told[1])

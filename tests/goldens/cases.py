@@ -200,7 +200,7 @@ def readings(name: str) -> dict[str, Any]:
         lean = fa.Trial.loads(rich.copy().dumps(), key=KEY)
         trials = {EXACT: rich, ROUNDED: rich, LEAN: lean, LEAN_ROUNDED: lean}
         return {
-            way: _decoded(trial.effects(rounded=way in (ROUNDED, LEAN_ROUNDED), **asked))
+            way: _decoded(trial.read(TOLD if way in (ROUNDED, LEAN_ROUNDED) else OWN, **asked))
             for way, trial in trials.items()
         }
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import foldaway as fa
+from foldaway.effects.door import OWN, TOLD
 from foldaway.inference.rounding import STEPS, round_count, two_digits
 
 N = 4_000
@@ -52,14 +53,14 @@ def test_a_small_change_of_one_record_is_not_told(settings: dict[str, Any]) -> N
     other = columns | {"revenue": [columns["revenue"][0] + 1e-6, *columns["revenue"][1:]]}
     ours, theirs = (trial_of(each, settings) for each in (columns, other))
     assert ours.effects().to_json() != theirs.effects().to_json()
-    assert ours.effects(rounded=True).to_json() == theirs.effects(rounded=True).to_json()
+    assert ours.read(TOLD).to_json() == theirs.read(TOLD).to_json()
 
 
 @pytest.mark.parametrize("settings", PLANS.values(), ids=PLANS)
 @pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
 def test_what_is_told_stays_close_to_what_was_found(settings: dict[str, Any]) -> None:
     trial = trial_of(records(np.random.default_rng(4)), settings)
-    exact, told = (trial.effects(rounded=rounded).to_arrow().to_pandas() for rounded in (False, True))
+    exact, told = (trial.read(TOLD if rounded else OWN).to_arrow().to_pandas() for rounded in (False, True))
     assert np.all(np.abs(told.estimate - exact.estimate) <= exact.std_error * 1.06 / STEPS)
     assert told.std_error.to_numpy() == pytest.approx(exact.std_error.to_numpy(), rel=0.06)
     width, told_width = (each.ci_upper - each.ci_lower for each in (exact, told))
@@ -70,7 +71,7 @@ def test_what_is_told_stays_close_to_what_was_found(settings: dict[str, Any]) ->
 @pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
 def test_an_outcome_that_is_the_same_for_everyone_is_not_told() -> None:
     columns = records(np.random.default_rng(5)) | {"revenue": [7.0] * N}
-    for row in trial_of(columns, PLANS["sums by group"]).effects(rounded=True):
+    for row in trial_of(columns, PLANS["sums by group"]).read(TOLD):
         assert (row.estimate, row.control_level, row.reliable) == (None, None, False)
 
 
@@ -94,7 +95,7 @@ def test_the_fewer_carry_an_outcome_the_more_coarsely_it_is_told() -> None:
         plan = fa.Plan(name="one", arm="variant", arms={"control": 0.5, "treatment": 0.5}, outcomes=["revenue"])
         trial = fa.Trial(plan)
         trial.fold(columns)
-        told = trial.effects(rounded=True)[0]
+        told = trial.read(TOLD)[0]
         level, error = (told.control_level or 0.0) + (told.estimate or 0.0), told.std_error
         guesses = [100 * each for each in (level, error) if each]
         within += any(abs(guess / amount - 1) < 0.1 for guess in guesses)
@@ -110,7 +111,7 @@ def test_one_value_that_outweighs_all_others_is_told_coarsely(shift: float) -> N
     values = shift + rng.normal(size=2_000)
     values[0] += 5_000
     trial.fold({"g": ["a", "b"] * 1_000, "y": values.tolist(), "u": list(range(2_000))})
-    exact, told = (trial.effects(rounded=rounded).filter(se_kind="welch")[0] for rounded in (False, True))
+    exact, told = (trial.read(TOLD if rounded else OWN).filter(se_kind="welch")[0] for rounded in (False, True))
     assert exact.std_error is not None
     assert told.std_error is not None
     assert exact.std_error * 1_000 == pytest.approx(5_000, rel=0.02)  # which would tell it
@@ -127,7 +128,7 @@ def test_merged_trials_tell_nothing_new_before_they_have_grown() -> None:
         return trial
 
     one, other = part(400), part(600)
-    one.tell(), other.tell()
+    one.told(), other.told()
     with pytest.raises(fa.FoldawayError, match="no effects yet"):
-        (one + other + part(2)).tell()
-    assert (one + other + part(200)).tell().counts == {"a": 600, "b": 600}
+        (one + other + part(2)).told()
+    assert (one + other + part(200)).told().counts == {"a": 600, "b": 600}

@@ -25,7 +25,6 @@ from batches import receive
 from consuming import as_arrow
 from foldaway.account.account import Account
 from foldaway.account.stream_file import STATE, StreamFile
-from foldaway.cli.terminal.consumer import effects_of
 from foldaway.engines.spark.stream import _STREAM, StreamFold
 from foldaway.errors import MessageError, RecordError, StateError, TooEarly
 from foldaway.federated.messages import Enrolment, Sums, encoded, new_number, packed
@@ -475,7 +474,7 @@ class Exporting(Teller):
     def told(self) -> int:
         trial = fa.Trial.load(self.file, key=bytes(16))
         with suppress(TooEarly):
-            trial.tell()
+            trial.told()
         trial.save(self.file)
         return 0 if trial.chronicle.told is None else trial.chronicle.told.census.total
 
@@ -561,16 +560,16 @@ def test_no_answer_depends_on_values(teller: type[Teller], tmp_path: Path, clock
 
 
 @pytest.mark.parametrize("counts", [(0, 0), (4, 5), (5, 4), (5, 5), (0, 50), (50, 6)])
-def test_a_consumer_shows_effects_when_every_arm_has_enough_and_not_before(counts: tuple[int, int]) -> None:
+def test_others_are_told_effects_when_every_arm_has_enough_and_not_before(counts: tuple[int, int]) -> None:
     trial = fa.Trial(replaced(PLAN, cohort=1, smallest_cell=5))
     groups = [arm for arm, count in zip(ARMS, counts, strict=True) for _ in range(count)]
     if groups:
         trial.fold({"group": groups, "y": np.arange(float(len(groups)))})
     if min(counts) >= 5:
-        effects_of(trial)
+        trial.told()
     else:
         with pytest.raises(TooEarly, match="5 units in every arm"):
-            effects_of(trial)
+            trial.told()
 
 
 def test_what_is_published_to_devices_needs_both_a_cohort_and_the_minimum() -> None:

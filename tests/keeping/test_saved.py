@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foldaway as fa
+from foldaway.effects.door import TOLD
 from foldaway.errors import TooEarly
 from foldaway.keeping.folded_files import FilePositions, FoldedFile
 from foldaway.keeping.saved import MAGIC, Positions, Saved, StreamPositions, load, loads, of_kind
 from foldaway.keeping.secret import Secret
 from foldaway.keeping.user_keys import FileKey, destroy_user_key, user_file_key, user_key
-from foldaway.trial import saved_effects
 from plans import replaced
 
 PLAN = fa.Plan(name="saved", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
@@ -190,7 +190,7 @@ def test_without_a_place_for_the_users_key_a_state_is_not_saved_under_one_that_i
 @pytest.mark.usefixtures("home")
 def test_of_a_sealed_trial_a_file_holds_rounded_effects_and_nothing_else(tmp_path: Path) -> None:
     trial, file = folded(smallest_cell=5, cohort=20, unit="user"), tmp_path / "state"
-    rounded = trial.effects(rounded=True).to_json()
+    rounded = trial.read(TOLD).to_json()
     trial.seal()
     trial.save(file, positions=STREAM)
     saved = load(file)
@@ -210,8 +210,8 @@ def test_a_trial_too_small_for_effects_is_sealed_without_any(tmp_path: Path) -> 
     saved = load(tmp_path / "state")
     assert saved.final is not None
     assert saved.final.effects is None
-    with pytest.raises(TooEarly, match="sealed without effects"):
-        saved_effects(tmp_path / "state")
+    with pytest.raises(TooEarly, match="ended without effects"):
+        fa.Effects.load(tmp_path / "state")
 
 
 def test_the_disk_has_the_file_and_its_name_before_save_returns(

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import foldaway as fa
 import foldaway.records.batch
 from foldaway.cli.terminal.printing import print_effects
+from foldaway.effects.door import TOLD
 from foldaway.records.check import hashes
 from foldaway.records.faults import Fault, FaultyBatch
 from foldaway.report.page.trust import left_out_check
@@ -378,10 +379,10 @@ def test_others_read_once_of_dropped_records_and_that_small_counts_are_not_shown
     few = {"group": ["z"] * 6 + ["a"] * 40 + ["b"] * 9, "y": [1.0] * 6 + [None] * 49}
     rest = {"x": [1.0] * 55, "kind": ["p"] * 55, "w": [1.0] * 55, "id": [f"other-{i}" for i in range(55)]}
     trial.fold(few | rest)
-    (note,) = [note for note in trial.effects(rounded=True).notes if "left out" in note]
+    (note,) = [note for note in trial.read(TOLD).notes if "left out" in note]
     assert note.startswith("Faulty records left out: a 40 (y: 40 null).")
     assert "those below 10 are not shown" in note
-    html = trial.report(told=trial.effects(rounded=True)).html
+    html = trial.report(told=trial.read(TOLD)).html
     assert "About 40 faulty records were left out (0.99" in html
     assert "below 10</td>" in html
 

@@ -50,7 +50,7 @@ class Door:
         return ""
 
 
-class Told(Door):
+class ForOthers(Door):
     """Results as others are told."""
 
     others = True
@@ -90,4 +90,4 @@ class Told(Door):
         return " Each of these counts is rounded by itself, so they need not add up."
 
 
-OWN, TOLD = Door(), Told()
+OWN, TOLD = Door(), ForOthers()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from html import escape
+from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -26,10 +27,12 @@ from foldaway.effects.numbers import (
 from foldaway.effects.scorecard import as_text, explanations, scorecard
 from foldaway.effects.segment import BySegment, in_short
 from foldaway.effects.verdict import Verdict, verdicts_of
-from foldaway.errors import many
+from foldaway.errors import FoldawayError, StateError, TooEarly, instead_of, many
 from foldaway.inference.differing import JointTest
 from foldaway.inference.loss import Loss
 from foldaway.inference.sample_ratio import SampleRatio
+from foldaway.keeping.disk import read_file
+from foldaway.keeping.saved import is_encrypted, is_saved, load
 from foldaway.plan import Plan
 from foldaway.plan.vocabulary import COMPLIERS, ESTIMATORS
 from foldaway.records.faults import Fault
@@ -55,6 +58,9 @@ _KINDS = {
     "segments": list[BySegment],
     "joint": dict[str, JointTest],
 }
+
+# What effects of no form are: somebody else may have written them.
+UNREADABLE = (FoldawayError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 class Effects(Findings):
@@ -163,6 +169,38 @@ class Effects(Findings):
         about["plan"] = self.plan.settings()
         said = {"verdicts": self.verdicts(), "explained": explanations(self), "faults": faults, "effects": self.rows}
         return msgspec.json.encode({**about, **said}).decode()
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """The effects in a file: what is left of a trial that has ended, or effects that were written as JSON.
+
+        Args:
+            path: The file.
+
+        Raises:
+            StateError: It holds no effects, such as the state of a trial that goes on.
+            TooEarly: The trial ended without effects.
+
+        Example:
+            >>> import tempfile
+            >>> import foldaway as fa
+            >>> trial = fa.Trial(fa.Plan(name="demo", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"]))
+            >>> trial.fold({"g": ["a", "b"] * 60, "y": [float(i % 7) for i in range(120)]})
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     written = Path(folder, "effects.json").write_text(trial.told().to_json())
+            ...     Effects.load(Path(folder, "effects.json")).rounded
+            True
+        """
+        with instead_of(OSError, lambda error: StateError(f"cannot read {path}: {error.strerror}.")):
+            data = read_file(Path(path))
+        if not is_saved(data):
+            with instead_of(UNREADABLE, StateError(f"{path} is not a foldaway state, and no effects as JSON.")):
+                return cls.from_json(data)
+        if is_encrypted(Path(path)) or (final := load(path).final) is None:
+            raise StateError(f"{path} is the state of a trial that goes on: fa.Trial.load(path).effects() reads it.")
+        if final.effects is None:
+            raise TooEarly(f"{path}: the trial ended without effects, since too few units had come.")
+        return replace(cls.from_json(final.effects), final=True)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:

@@ -68,7 +68,7 @@ class Chronicle:
         self.ledger = self.ledger.audited(user_signer(), found.attacks, found.solved, found.solved_with_keys)
 
     def tell(self, tallies: Held, dropped: Faults, key: TrialKey) -> Effects:
-        """Effects for others: see `Trial.tell`."""
+        """Effects for others: see `Trial.told`."""
         if self._plan.release is not None:  # what the gate says depends on exact counts
             return read_effects(self._plan, tallies, dropped)
         census = tallies.census()

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
-from foldaway.effects import Effects
 from foldaway.errors import TooEarly
 from foldaway.evidence.ledger import KEY_DESTROYED, Ledger
 from foldaway.keeping.saved import load
 from foldaway.keeping.user_keys import destroy_user_key, user_signer
 from foldaway.plan import Plan
-from foldaway.trial.trial import Trial, open_saved, quiet_effects
+from foldaway.trial.trial import Trial
 
 
 def prepare_sealing(trial: Trial) -> None:
@@ -53,32 +51,3 @@ def finish_sealing(path: Path, *, given: bool = False) -> Ledger:
     if ledger.head != saved.ledger.head:
         msgspec.structs.replace(saved, ledger=ledger).save(path, None)
     return ledger
-
-
-def saved_effects(path: str | Path, *, key: bytes | None = None) -> Effects:
-    """The effects in a saved file, whether its trial is sealed or not; of a sealed one, rounded.
-
-    Args:
-        path: The file.
-        key: The trial's key; if left out, that of this machine's user.
-
-    Raises:
-        TooEarly: The trial was sealed with too few units for effects.
-
-    Example:
-        >>> import tempfile
-        >>> plan = Plan(name="demo", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
-        >>> trial = Trial(plan, key=bytes(16))
-        >>> trial.fold({"g": ["a", "b"] * 60, "y": [float(i % 7) for i in range(120)]})
-        >>> trial.seal()
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     trial.save(Path(folder, "state"))
-        ...     saved_effects(Path(folder, "state")).rounded
-        True
-    """
-    saved = load(path, key)
-    if saved.final is None:
-        return quiet_effects(open_saved(path, key=key)[0])
-    if saved.final.effects is None:
-        raise TooEarly(f"{path}: the trial was sealed without effects, since too few units had come.")
-    return replace(Effects.from_json(saved.final.effects), final=True)

@@ -12,15 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldaway.effects import Effects
-from foldaway.effects.door import OWN, TOLD, Door
+from foldaway.effects.door import OWN, Door
 from foldaway.effects.reading import read_effects
 from foldaway.errors import (
+    FixedWarning,
     LossWarning,
     PlanError,
     SampleRatioWarning,
     SealedError,
     StateError,
     instead_of,
+    many,
 )
 from foldaway.evidence.ledger import Ledger
 from foldaway.inference.adjusting import Start
@@ -221,22 +223,34 @@ class Trial:
         """Records folded, by arm."""
         return dict(zip(self.plan.arms, self.tallies.counts, strict=True))
 
-    def effects(self, *, population: bool = True, rounded: bool = False, control: str | None = None) -> Effects:
-        """What the trial has found so far.
+    def effects(self, *, population: bool = True, control: str | None = None) -> Effects:
+        """What the trial has found so far, exactly: for yourself. Others get `told`.
 
         Args:
             control: The arm that all others are compared with; the plan's first if left out.
             population: Whether the errors of the interacted estimator allow for the covariates' mean being that of a
                 sample, so that the effect is the population's; without, it is the effect on these very records.
-            rounded: Whether to round them for others, so that no person's value can be worked out from several answers.
         """
-        effects = read_effects(
-            self.plan, self.tallies, self.dropped, TOLD if rounded else OWN, population=population, control=control
-        )
+        effects = self.read(population=population, control=control)
         if effects.alarm is not None:
             broken = effects.sample_ratio.state in ("look", "fails")
             warnings.warn(effects.alarm, SampleRatioWarning if broken else LossWarning, stacklevel=2)
         return effects
+
+    def told(self) -> Effects:
+        """Effects for others: rounded, so that no person's value can be worked out from several answers.
+
+        New ones come only after the trial has grown enough; until then the same again. Save the trial after asking: the
+        answer is saved with it.
+
+        Raises:
+            TooEarly: Too few units stand behind them.
+        """
+        return self.chronicle.tell(self.tallies, self.dropped, self.secret)
+
+    def read(self, door: Door = OWN, *, population: bool = True, control: str | None = None) -> Effects:
+        """The effects through one of the two doors, without the gate of `told` and the warnings of `effects`."""
+        return read_effects(self.plan, self.tallies, self.dropped, door, population=population, control=control)
 
     def release(self, *, everywhere: bool = True) -> Effects:
         """Tell the effects once, with the noise of the plan's `release`; the exact tallies are then gone, for good.
@@ -270,7 +284,7 @@ class Trial:
 
         Args:
             positions: What a run over files or streams saved with the state, which is then in the list of what exists.
-            told: Effects for others, from `tell`; exact ones if left out.
+            told: Effects for others, from `told`; exact ones if left out.
 
         Example:
             >>> plan = Plan(name="demo", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
@@ -279,19 +293,22 @@ class Trial:
         """
         from foldaway.report.page.page import trial_page
 
-        saved = Saved(self.copy().dumps(), positions, ledger=self.chronicle.ledger)  # a report fixes nothing
-        return trial_page(quiet_effects(self) if told is None else told, self.plan, self.tallies, saved)
+        saved = Saved(self.dumps(), positions, ledger=self.chronicle.ledger)
+        return trial_page(self.read() if told is None else told, self.plan, self.tallies, saved)
 
     @property
     def unfixed(self) -> bool:
-        """Whether coefficients are still to be fixed, and the tallies to take the form in which they are kept."""
+        """Whether coefficients are still to be fixed: see `fix`."""
         return self.tallies.unfixed
 
     def fix(self, start: Start | None = None) -> None:
-        """Fix coefficients, if that is still to be done, and give the tallies the form in which they are kept.
+        """Fix how the covariates predict each outcome, from the records so far, and keep nothing but sums from now on.
+
+        Later records are adjusted with the same coefficients. A second call changes nothing, and neither does the first
+        if the plan has coefficients or no covariates.
 
         Args:
-            start: Those that more records than are here have given.
+            start: Coefficients that more records than are here have given.
         """
         if self.unfixed:
             self.tallies = fixed(self.tallies, start)
@@ -302,9 +319,10 @@ class Trial:
         self.chronicle.ledger = ledger or self.chronicle.ledger
 
     def dumps(self) -> bytes:
-        """The state as bytes: the plan and its tallies, nothing else; the key is not in it. The trial is lean now."""
-        self.tallies = fixed(self.tallies)
-        return self.exchanged()
+        """The state as bytes: the plan and its tallies, with coefficients fixed; the key is not in it."""
+        twin = self.copy()
+        twin.tallies = fixed(self.tallies)
+        return twin.exchanged()
 
     def stored(self) -> bytes:
         """The state for a store that encrypts it and whose other writers fix coefficients too; nothing changes here.
@@ -374,12 +392,16 @@ class Trial:
         """Write the state to a file, in one step: a crash leaves the old file or the new one.
 
         The file is encrypted under the trial's key, and for its owner alone. Of a sealed trial, whose key is gone, only
-        the effects are left, rounded for others.
+        the effects are left, rounded for others. Coefficients that are still to be fixed are fixed
+        now (`fix`), and a `FixedWarning` says so.
 
         Args:
             path: Where to.
             positions: How far sources have been read, for those who go on from there.
         """
+        if self.unfixed and self.n:
+            self.fix()
+            warnings.warn(fixed_by(self.n), FixedWarning, stacklevel=2)
         saved, key = self.saved(positions)
         saved.save(Path(path), key)
         self.chronicle.ledger = saved.ledger
@@ -394,14 +416,6 @@ class Trial:
         state, key = self.dumps(), self.secret.for_files()
         return Saved(state, positions, None, self.chronicle.written(self.n, Secret(key.key))), key
 
-    def tell(self) -> Effects:
-        """Effects for others: rounded, and new ones only after growth; save the trial after asking.
-
-        Raises:
-            TooEarly: Too few stand behind them.
-        """
-        return self.chronicle.tell(self.tallies, self.dropped, self.secret)
-
     @staticmethod
     def load(path: str | Path, plan: Plan | None = None, *, key: bytes | None = None) -> Trial:
         """The trial from a file that ``save`` wrote, or a run over files or streams."""
@@ -410,11 +424,6 @@ class Trial:
     def __repr__(self) -> str:
         counts = ", ".join(f"{arm}={n:_}" for arm, n in self.counts.items())
         return f"Trial: {self.plan.name} | n={self.n:_} | {counts}"
-
-
-def quiet_effects(trial: Trial, door: Door = OWN) -> Effects:
-    """The trial's effects, without the warning: what it would say is in them."""
-    return read_effects(trial.plan, trial.tallies, trial.dropped, door)
 
 
 def open_saved(
@@ -429,12 +438,21 @@ def open_saved(
     if saved.final is not None:
         raise SealedError(
             f"{path}: the trial is sealed and its tallies are destroyed; only its effects are left: `foldaway effects "
-            f"{path}` prints them, and fa.saved_effects(path) reads them."
+            f"{path}` prints them, and fa.Effects.load(path) reads them."
         )
     with naming(path):
         trial = Trial.loads(saved.state, plan, key=key)
     trial.chronicle.ledger = saved.ledger
     return trial, saved.positions
+
+
+def fixed_by(records: int) -> str:
+    """What to say when saving so many records has fixed coefficients."""
+    return (
+        f"saving has fixed how the covariates predict each outcome, from {many(records, 'record')}; later records do "
+        "not change that. To choose the moment, call `trial.fix()`; or put coefficients into the plan, with `foldaway "
+        "plan calibrate`."
+    )
 
 
 def _differing(plan: Plan, other: Plan) -> str:

@@ -53,7 +53,7 @@ def test_from_a_registered_plan_to_a_certificate_that_is_checked_elsewhere(folde
     assert "the tallies were audited with simulated attacks: " in said
     assert re.search(r", between \d\d:00 and \d\d:00: the tallies of about [\d,]+ records were stored", said)
     assert "computed again from the tallies in kept state: all agree" in said
-    effects = fa.saved_effects(folder / "state")
+    effects = fa.Effects.load(folder / "state")
     assert f"the trial was closed with about {sum(effects.counts.values()):,} records, and its tallies" in said
     assert checked.stdout.endswith(f"The effects in it:\n\n{effects}\n")
     alone = subprocess.run([sys.executable, SCRIPT, folder / name, head], capture_output=True, text=True)

@@ -348,7 +348,7 @@ def test_a_bootstrap_resumes_under_its_key(folder: Path, tmp_path: Path) -> None
     done = foldaway(*words, folder / "day2.csv", "--resume", state, "--save", state, "--key", key, "--json")
     whole = fa.Trial(plan, key=bytes.fromhex(key.read_text()))
     whole.fold(pq.read_table(folder / "day1.parquet"))
-    whole.dumps()  # as the first day's save does, it fixes coefficients
+    whole.fix()  # as the first day's save does, it fixes coefficients
     whole.fold(pq.read_table(folder / "day2.parquet"))
     check_same(json.loads(done.stdout), json.loads(whole.effects().to_json()))
     refused = foldaway(*words, folder / "day2.csv", "--resume", state, "--save", state, code=1).stderr

@@ -18,6 +18,7 @@ from commands import foldaway
 from foldaway import cli
 from foldaway.account.stream_file import STATE, StreamFile
 from foldaway.auditing.audit import audit
+from foldaway.effects.door import OWN, TOLD
 from foldaway.evidence.ledger import AUDITED
 from foldaway.keeping.saved import StreamPositions, load
 from foldaway.keeping.user_keys import user_key
@@ -48,7 +49,7 @@ def folded(name: str, rows: pa.Table = ROWS, *, key: bytes | None = None, **sett
 
 def final_json(trial: fa.Trial, *, rounded: bool = False) -> str:
     """What is printed of a trial that is closed."""
-    return replace(trial.effects(rounded=rounded), final=True).to_json() + "\n"
+    return replace(trial.read(TOLD if rounded else OWN), final=True).to_json() + "\n"
 
 
 def effects_in(text: str) -> fa.Effects:
@@ -74,7 +75,7 @@ def test_effects_are_exact_for_oneself_and_rounded_for_others(saved: Any, tmp_pa
     assert foldaway("effects", place, "--json").stdout == trial.effects().to_json() + "\n"
     assert f"{trial.plan.name}: 2,000 records" in foldaway("effects", place).stdout
     told = foldaway("export", place).stdout
-    assert told == trial.effects(rounded=True).to_json() + "\n"
+    assert told == trial.read(TOLD).to_json() + "\n"
     assert told != trial.effects().to_json() + "\n"
     done = foldaway("export", place, "-o", "told.json", folder=tmp_path)
     assert (tmp_path / "told.json").read_text() == told
@@ -182,7 +183,7 @@ def test_a_trial_that_nobody_could_be_told_of_is_sealed_only_if_its_effects_are_
     assert state.read_bytes() == before
     done = foldaway("seal", state, "--exact", "--json")
     assert done.stdout == final_json(trial)
-    assert "sealed without effects" in foldaway("effects", state, code=1).stderr
+    assert "ended without effects" in foldaway("effects", state, code=1).stderr
 
 
 def test_a_seal_asks_at_a_terminal(
@@ -245,7 +246,7 @@ def test_a_report_is_for_others_unless_it_is_to_be_exact(folder: Path) -> None:
     done = foldaway("report", "state", "-o", "report.html", folder=folder)
     written = (folder / "report.html").read_text(encoding="utf-8")
     trial = fa.Trial.load(folder / "state")
-    assert written == trial.report(told=trial.tell()).html
+    assert written == trial.report(told=trial.told()).html
     assert done.stderr == f"Report written to report.html ({len(written.encode()):,} bytes). Open it in a browser.\n"
     assert done.stdout == ""
     exact = foldaway("report", "state", "-o", "-", "--exact", folder=folder).stdout
@@ -258,7 +259,7 @@ def test_other_places_for_a_report(folder: Path) -> None:
     assert (folder / "state.html").exists()
     printed = foldaway("report", "state", "-o", "-", folder=folder)
     trial = fa.Trial.load(folder / "state")
-    assert printed.stdout == trial.report(told=trial.tell()).html + "\n"
+    assert printed.stdout == trial.report(told=trial.told()).html + "\n"
     assert printed.stderr == ""
 
 
@@ -279,7 +280,7 @@ def test_a_run_writes_a_report_along_with_its_table(folder: Path) -> None:
     done = foldaway("run", "whole.toml", "trial.parquet", "--report", "run.html", folder=folder)
     assert "\nrevenue  " in done.stdout
     trial = fa.fold_files(folder / "trial.parquet", PLAN)
-    assert (folder / "run.html").read_text(encoding="utf-8") == trial.report(told=trial.tell()).html
+    assert (folder / "run.html").read_text(encoding="utf-8") == trial.report(told=trial.told()).html
     foldaway("run", "whole.toml", "trial.parquet", "--report", "exact.html", "--exact", folder=folder)
     exact = fa.fold_files(folder / "trial.parquet", PLAN)
     assert (folder / "exact.html").read_text(encoding="utf-8") == exact.report().html

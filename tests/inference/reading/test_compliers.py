@@ -9,6 +9,7 @@ import pytest
 from scipy.special import stdtrit
 
 import foldaway as fa
+from foldaway.effects.door import TOLD
 from foldaway.inference.levels import Levels
 from foldaway.inference.reading.compliers import complier_effect
 
@@ -42,7 +43,7 @@ def folded(data: dict[str, Any], **settings: Any) -> fa.Trial:
 
 
 def compliers(trial: fa.Trial, **options: Any) -> fa.Effect:
-    (row,) = trial.effects(**options).filter(estimator="compliers")
+    (row,) = trial.read(**options).filter(estimator="compliers")
     return row
 
 
@@ -74,7 +75,7 @@ def test_covariates_narrow_it_before_and_after_saving() -> None:
     data = records(3000)
     plain, adjusted = compliers(folded(data, unit="u")), folded(data, unit="u", covariates=["x"])
     before = compliers(adjusted)
-    adjusted.dumps()
+    adjusted.fix()
     after = compliers(adjusted)
     assert (before.std_error or 9) < 0.9 * (plain.std_error or 0)
     assert (before.estimate, before.std_error) == pytest.approx((after.estimate, after.std_error), rel=0.02)
@@ -118,7 +119,7 @@ def test_a_weak_first_stage_is_withheld_with_its_reason() -> None:
 
 def test_it_is_told_rounded_and_never_leads() -> None:
     trial = folded(records(2000), unit="u")
-    exact, told = compliers(trial), compliers(trial, rounded=True)
+    exact, told = compliers(trial), compliers(trial, door=TOLD)
     assert told.estimate != exact.estimate
     assert told.estimate == pytest.approx(exact.estimate, abs=exact.std_error)
     assert told.first_stage == float(f"{exact.first_stage:.1e}")
@@ -161,6 +162,6 @@ def test_a_record_that_does_not_say_what_was_received_is_faulty() -> None:
 def test_an_outcome_that_is_the_same_in_all_of_an_arm_is_not_told_to_others() -> None:
     data = records(2000)
     data["y"] = np.where((data["g"] == "b") & (data["x"] > 0.5), 1.0, 0.0)
-    row = compliers(folded(data, unit="u"), rounded=True)
+    row = compliers(folded(data, unit="u"), door=TOLD)
     assert row.estimate is None
     assert row.why == "Fewer than 10 of an arm carry this outcome, or fewer than 10 do not."

@@ -15,6 +15,7 @@ import pytest
 import foldaway as fa
 from batches import receive
 from foldaway.account.pace import Pace
+from foldaway.effects.door import TOLD
 from foldaway.effects.headline import headline
 from foldaway.errors import TooEarly, UnknownTrial, VaultError
 from foldaway.inference.rounding import round_count
@@ -250,7 +251,7 @@ def test_of_two_servers_that_would_tell_at_once_one_does(place: Place) -> None:
     def candidate(n: int, trial: fa.Trial, before: Any = lambda: None) -> Candidate:
         def computed() -> fa.Effects:
             before()
-            return trial.effects(rounded=True)
+            return trial.read(TOLD)
 
         return Candidate(n, Census({"control": [n // 2], "treatment": [n // 2]}), computed)
 
@@ -260,7 +261,7 @@ def test_of_two_servers_that_would_tell_at_once_one_does(place: Place) -> None:
     told = second.current(plan, 1, lambda: candidate(80, effects[1], first_tells))
     assert told is not None
     assert told.records == 60
-    assert [row.estimate for row in told.effects] == [row.estimate for row in effects[0].effects(rounded=True)]
+    assert [row.estimate for row in told.effects] == [row.estimate for row in effects[0].read(TOLD)]
     assert [row.records for row in stores[1].history.read("target")] == [60]
 
 
@@ -274,7 +275,7 @@ def test_who_asks_again_makes_nobody_compute(folder: Place) -> None:
 
     def candidate() -> Candidate:
         computed.append(trial.n)
-        return Candidate(trial.n, trial.tallies.census(), lambda: trial.effects(rounded=True))
+        return Candidate(trial.n, trial.tallies.census(), lambda: trial.read(TOLD))
 
     for mark in (1, 1, 1, 2, 2):
         told.current(plan, mark, candidate)
@@ -352,7 +353,7 @@ def test_a_closed_trial_keeps_its_course_and_gets_no_further_point(folder: Place
     told = late.answers.current(
         trial.plan,
         shards[0].version + 1,
-        lambda: Candidate(400, trial.tallies.census(), lambda: trial.effects(rounded=True)),
+        lambda: Candidate(400, trial.tallies.census(), lambda: trial.read(TOLD)),
     )
     assert told is None  # the answers are gone, but for their course
     assert course(service) == course(late) == points

@@ -32,6 +32,7 @@ from consuming import (
     stored_in,
 )
 from foldaway.account.stream_file import StreamFile
+from foldaway.effects.door import TOLD
 from foldaway.errors import SealedError, SourceError, StateError
 from foldaway.keeping.saved import StreamPositions
 from foldaway.sources.brokers.broker import Broker, Message, parse
@@ -256,7 +257,7 @@ def test_the_close_takes_all_and_leaves_rounded_effects_alone(some_broker: Serve
     assert stored is not None
     assert stored.state == b""
     assert stored.final is not None
-    assert stored.final.effects == one_pass(plan, records).effects(rounded=True).to_json()
+    assert stored.final.effects == one_pass(plan, records).read(TOLD).to_json()
     with pytest.raises(SealedError, match="closed"):
         consume(some_broker, plan, tmp_path)
 

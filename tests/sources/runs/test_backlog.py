@@ -138,7 +138,7 @@ def test_the_coefficients_of_a_run_come_from_all_of_its_records(tmp_path: Path) 
         assert len(shares_of([path for path in found if isinstance(path, Path)], plan)) > 1
         backlog.fold(found, ReadOptions())
     whole = fold_files(str(tmp_path / "*.csv"), plan)
-    whole.dumps()
+    whole.fix()
     ours, theirs = (trial.tallies for trial in (fa.Trial.load(tmp_path / "state"), whole))
     assert isinstance(ours, Grouped)
     assert isinstance(theirs, Grouped)

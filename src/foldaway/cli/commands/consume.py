@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 import foldaway as fa
+from foldaway.cli.commands.state import finish, tell_from
 from foldaway.cli.terminal.options import KeyFile, PlanFile, flag, given
 from foldaway.cli.terminal.words import tell
-from foldaway.errors import SealedError, SourceError
+from foldaway.errors import SealedError, SourceError, TooEarly, Unreleased
+from foldaway.keeping.cohort import too_early
 from foldaway.keeping.secret import read_or_make_key
 
 app = typer.Typer()
@@ -45,7 +47,6 @@ def consume(
 ) -> None:
     """Fold a stream into a store, exactly once, even after a crash. No record is kept."""
     from foldaway.account.stream_file import STATE, StreamFile, is_closed
-    from foldaway.cli.commands.state import finish
     from foldaway.cli.terminal.consumer import show_end, shown_progress, stop_asked
     from foldaway.forgetting.harden import without_dumps
     from foldaway.sources.brokers.broker import parse
@@ -66,11 +67,19 @@ def consume(
             consumer = Consumer(broker, opened, options=options, told=show, stopping=stop)
             trial = consumer.run()
         head = finish(store / STATE, key) if trial.sealed or closed else ""
-    # Closed again, after a crash: the broker has forgotten the messages now, and only the effects are left.
-    final = fa.saved_effects(store / STATE) if closed else None
-    show_end(trial, consumer, final, delete=delete, json=json)
+    show_end(trial, consumer, _told(store / STATE, trial, secret), delete=delete, json=json)
     if head:
         tell(head)
+
+
+def _told(file: Path, trial: fa.Trial, key: bytes | None) -> fa.Effects | str:
+    """What others are told of the trial in the store, or why they are told nothing yet."""
+    try:
+        if not file.exists():
+            raise too_early(trial.plan.privacy)
+        return tell_from(file, key)
+    except (TooEarly, Unreleased) as error:
+        return str(error)
 
 
 def _secret(file: Path | None, store: Path) -> bytes | None:

@@ -15,7 +15,8 @@ from foldaway.cli.commands.state import State, existing, read_key
 from foldaway.cli.terminal.options import AsJson, KeyOfState, Replace, given, written
 from foldaway.cli.terminal.printing import print_json, require_new, save_certificate
 from foldaway.cli.terminal.words import in_lines
-from foldaway.errors import FoldawayError, StateError, instead_of
+from foldaway.effects.effects import UNREADABLE
+from foldaway.errors import StateError, instead_of
 from foldaway.evidence import verifying
 from foldaway.evidence.certificate import Certificate, issue
 from foldaway.evidence.ledger import ANSWERED, Ledger
@@ -47,7 +48,7 @@ def _issued(file: Path, key: bytes | None) -> Certificate:
     with locked(file, StateError(f"another program is using {file}; wait until it has finished.")):
         if is_encrypted(file):
             trial, positions = open_saved(file, key=key)
-            effects: str | None = trial.tell().to_json()
+            effects: str | None = trial.told().to_json()
             trial.chronicle.audited(trial.tallies)
             trial.save(file, positions=positions)
             plan, ledger = trial.plan, trial.chronicle.ledger
@@ -136,7 +137,7 @@ def _effects_in(data: bytes) -> Iterator[str]:
     try:
         effects = replace(fa.Effects.from_json(text), final=Ledger(read.certificate.ledger).closed)
         shown = "".join(each if each.isprintable() or each == "\n" else "?" for each in str(effects))
-    except (FoldawayError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+    except UNREADABLE:
         yield "The effects in it cannot be shown: this version of foldaway does not read their form."
     else:
         yield f"The effects in it:\n\n{shown}"

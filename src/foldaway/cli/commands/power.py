@@ -152,11 +152,11 @@ def _number(text: str, option: str) -> float:
 def _effects(sources: Sequence[str], plan: fa.Plan, delimiter: str | None, key: Path | None) -> fa.Effects:
     """The effects in a saved state, or in files of earlier records that are folded away under the plan."""
     from foldaway.calibrating import Earlier
-    from foldaway.cli.commands.state import file_of, is_state, read_key
+    from foldaway.cli.commands.state import file_of, is_state, own_effects, read_key
     from foldaway.sources.formats.files import column_names
 
     if len(sources) == 1 and (file := Path(sources[0])).exists() and is_state(state := file_of(file)):
-        return fa.saved_effects(state, key=read_key(key))
+        return own_effects(state, read_key(key))
     paths = expand(list(sources))
     has_arms = all(plan.arm in column_names(path, delimiter) for path in paths if isinstance(path, Path))
     earlier = Earlier(plan, has_arms=has_arms)

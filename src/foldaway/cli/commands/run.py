@@ -21,6 +21,7 @@ from foldaway.errors import RecordError, SourceError, many
 from foldaway.evidence.ledger import head_sentence
 from foldaway.keeping.secret import read_or_make_key
 from foldaway.report.page.document import require_place
+from foldaway.trial import fixed_by
 
 if TYPE_CHECKING:
     from foldaway.sources.formats.files import ReadOptions
@@ -88,7 +89,7 @@ def run(
                 tell(head_sentence(trial.chronicle.ledger.head))
         print_effects(trial, json=json, everything=everything)
         if report is not None:
-            told = None if exact else trial.tell()
+            told = None if exact else trial.told()
             if save is not None and not exact:
                 trial.save(save, positions=positions)  # which remembers what was told
             save_report(trial.report(positions=positions, told=told), report)
@@ -163,5 +164,8 @@ def _tell_rest(outcome: Outcome, plan: fa.Plan, save: Path) -> None:
 def _tell_saved(outcome: Outcome, save: Path) -> None:
     """Say where the state is, and which files were deleted once their records were in it."""
     tell_saved(save)
+    if outcome.fixed:
+        sentence = fixed_by(outcome.trial.n)
+        tell(sentence[0].upper() + sentence[1:])
     for path in outcome.deleted:
         tell(f"deleted {path}")

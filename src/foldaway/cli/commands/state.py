@@ -94,7 +94,7 @@ def effects(
         print_answer(answer, json, everything=everything)
         return
 
-    found = fa.saved_effects(file_of(Path(state)), key=read_key(key))
+    found = own_effects(file_of(Path(state)), read_key(key))
     print(found.to_json() if json else found.to_string(all=everything))
 
 
@@ -115,7 +115,7 @@ def outlook(
     json: AsJson = False,
 ) -> None:
     """Say what a trial can still find, and when. The numbers are not rounded, so they are for yourself."""
-    ahead = fa.saved_effects(file_of(state), key=read_key(key)).outlook(
+    ahead = own_effects(file_of(state), read_key(key)).outlook(
         records=records, days=days, records_per_day=records_per_day, width=width, power=power, sequential=sequential
     )
     print(ahead.to_json() if json else ahead)
@@ -141,7 +141,7 @@ def report(
     if saved.final is not None and exact:
         raise SealedError(f"{state} is sealed, and its exact numbers are gone; leave out --exact for a rounded report.")
     if saved.final is not None:
-        page = effects_page(fa.saved_effects(file), saved.ledger)
+        page = effects_page(fa.Effects.load(file), saved.ledger)
     else:
         told: fa.Effects | None = None if exact else tell_from(file, secret)
         trial, positions = open_saved(file, key=secret)
@@ -174,7 +174,7 @@ def seal(
     """End a trial: keep its effects, destroy tallies and key. This cannot be undone."""
     from foldaway.auditing.audit import audit
     from foldaway.keeping.saved import is_encrypted
-    from foldaway.trial import open_saved, quiet_effects
+    from foldaway.trial import open_saved
 
     file, exact_effects = existing(state), None
     with locked(file, StateError(f"another program is using {state}; wait until it has finished.")):
@@ -196,7 +196,7 @@ def seal(
                 question = "This destroys the tallies and the key, and cannot be undone. Seal?"
                 confirm(question, f"{state} was not sealed; nothing has changed.")
             trial.seal(everywhere=False, found=found_out)
-            exact_effects = replace(quiet_effects(trial), final=True)
+            exact_effects = replace(trial.read(), final=True)
             trial.save(file, positions=positions)
             trial.seal()  # only now: what a crash leaves must be readable
         head = finish(file, key)
@@ -205,7 +205,7 @@ def seal(
     else:
         tell(f"{state} is sealed: its tallies and its key are destroyed.")
     tell(head)
-    found = exact_effects if exact and exact_effects is not None else fa.saved_effects(file)
+    found = exact_effects if exact and exact_effects is not None else fa.Effects.load(file)
     print(found.to_json() if json else found.to_string(all=everything))
 
 
@@ -227,7 +227,7 @@ def release(state: State, key: KeyOfState = None, json: AsJson = False, everythi
             trial.seal()
             tell(f"{state} now contains the release and no exact tallies. Delete older copies of it.")
         tell(finish(file, key))
-    found = fa.saved_effects(file)
+    found = fa.Effects.load(file)
     if found.plan.release is None:
         raise SealedError(f"{state} is sealed, and its plan has no `release`, so its effects have no noise.")
     print(found.to_json() if json else found.to_string(all=everything))
@@ -256,16 +256,26 @@ def finish(file: Path, key: Path | None) -> str:
     return head_sentence(finish_sealing(file, given=key is not None and not key.exists()).head)
 
 
+def own_effects(file: Path, key: bytes | None) -> fa.Effects:
+    """The effects in a state, exactly; of a trial that has ended, those that are left."""
+    from foldaway.keeping.saved import load
+    from foldaway.trial import open_saved
+
+    if (file.exists() and not is_state(file)) or load(file, key).final is not None:
+        return fa.Effects.load(file)
+    return open_saved(file, key=key)[0].read()
+
+
 def tell_from(file: Path, key: bytes | None) -> fa.Effects:
     """Effects for others from a saved state, which remembers what was told."""
     from foldaway.keeping.saved import is_encrypted
     from foldaway.trial import open_saved
 
     if file.is_file() and not is_encrypted(file):
-        return fa.saved_effects(file)
+        return fa.Effects.load(file)
     with locked(file, StateError(f"another program is using {file}; wait until it has finished.")):
         trial, positions = open_saved(file, key=key)
-        told = trial.tell()
+        told = trial.told()
         trial.save(file, positions=positions)
     return told
 

@@ -13,10 +13,9 @@ import msgspec
 
 from foldaway.cli.terminal.words import tell
 from foldaway.effects import Effects
-from foldaway.errors import TooEarly, many
-from foldaway.keeping.cohort import too_early, too_few_to_answer
+from foldaway.errors import many
 from foldaway.sources.brokers.consumer import Consumer, Progress
-from foldaway.trial import Trial, quiet_effects
+from foldaway.trial import Trial
 
 _EVERY = 1.0
 
@@ -94,19 +93,18 @@ def _outages(stream: str) -> Callable[[Progress], None]:
     return show
 
 
-def show_end(trial: Trial, consumer: Consumer, final: Effects | None, *, delete: bool, json: bool) -> None:
-    """What has become of the stream, and the effects: final ones, or those of the trial if it has units enough."""
+def show_end(trial: Trial, consumer: Consumer, effects: Effects | str, *, delete: bool, json: bool) -> None:
+    """What has become of the stream, and the effects as others are told them, or why there are none."""
     progress = consumer.progress
-    effects, sentence = None, f"\n{progress.records:,} records are in the store."
+    sentence = f"\n{progress.records:,} records are in the store."
     if trial.sealed:
         sentence = "\nThe trial is closed: the store holds its effects, and its tallies and its key are destroyed."
-    try:
-        effects = effects_of(trial) if final is None else final
-    except TooEarly as error:
-        sentence = str(error)
+    if isinstance(effects, str):
+        sentence = effects
     if json:
-        _print_line("end", progress, effects=None if effects is None else msgspec.Raw(effects.to_json().encode()))
-    elif effects is not None:
+        told = None if isinstance(effects, str) else msgspec.Raw(effects.to_json().encode())
+        _print_line("end", progress, effects=told)
+    elif not isinstance(effects, str):
         print(effects)
     if delete and not consumer.can_delete:
         tell("The broker does not let us delete messages; shorten its own retention.")
@@ -120,13 +118,6 @@ def show_end(trial: Trial, consumer: Consumer, final: Effects | None, *, delete:
     ):
         if count:
             tell(f"{count:,} {what}.")
-
-
-def effects_of(trial: Trial) -> Effects:
-    """The effects, if every arm has units enough; else it is too early."""
-    if too_few_to_answer(trial.plan.privacy, trial.tallies.census().units()):
-        raise too_early(trial.plan.privacy)
-    return quiet_effects(trial)
 
 
 def _print_line(event: str, progress: Progress, **more: Any) -> None:

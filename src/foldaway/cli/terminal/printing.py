@@ -17,12 +17,11 @@ from foldaway.report.page.document import Report, require_place
 def print_effects(trial: fa.Trial, *, json: bool = False, everything: bool = False) -> None:
     """Print the trial's effects; or, of one that is to be released, how far it is."""
     from foldaway.records.faults import none_folded
-    from foldaway.trial import quiet_effects
 
     if not trial.n:
         raise RecordError(none_folded(trial.dropped, "report"))
     try:
-        effects = quiet_effects(trial)
+        effects = trial.read()
     except Unreleased as not_yet:
         tell(str(not_yet))
         return

@@ -193,7 +193,7 @@ class Candidate(NamedTuple):
     effects: Callable[[], Effects]
 
 
-class Told(NamedTuple):
+class Shown(NamedTuple):
     """What was told: after so many records, these effects; and how many stand behind them, counted as in a census."""
 
     records: int
@@ -210,11 +210,11 @@ class Answers:
         self.pace = pace or Pace()
         self._looked: dict[str, int] = {}
         self._seen: dict[str, object] = {}
-        self._opened: dict[str, Told] = {}
+        self._opened: dict[str, Shown] = {}
 
     def current(
         self, plan: Plan, mark: object, candidate: Callable[[], Candidate], *, on_tick: bool = False
-    ) -> Told | None:
+    ) -> Shown | None:
         """What is told of a trial on this tick; none if nothing may be told yet.
 
         Args:
@@ -247,17 +247,17 @@ class Answers:
             note = self._store.ledger.answered(plan.name, text, round_count(new.records), plan.privacy.cohort)
             self._table.append(plan.name, told, lambda row: may_tell(plan.privacy, new.census, _census(row)), note)
 
-    def _last(self, name: str) -> Told | None:
+    def _last(self, name: str) -> Shown | None:
         row = self._table.last(name)
         if row is None:
             return None
         if name not in self._opened or self._opened[name].records != row.records:
-            self._opened[name] = Told(
+            self._opened[name] = Shown(
                 row.records, Effects.from_json(row.answer), msgspec.msgpack.decode(row.census, type=Census).total
             )
         return self._opened[name]
 
-    def final(self, plan: Plan, whole: Candidate) -> tuple[Told | None, Change]:
+    def final(self, plan: Plan, whole: Candidate) -> tuple[Shown | None, Change]:
         """What is told at the close: all there is, if a cohort has come since the last answer; else that one.
 
         A release is told whoever stands behind it: in its effects, noise decides what has numbers.
@@ -268,7 +268,7 @@ class Answers:
         last = self._table.last(plan.name)
         unless_told = partial(require_last, trial=plan.name, records=0 if last is None else last.records)
         if plan.release is not None or may_tell(plan.privacy, whole.census, _census(last), growth=0):
-            return Told(whole.records, whole.effects(), whole.census.total), unless_told
+            return Shown(whole.records, whole.effects(), whole.census.total), unless_told
         told = self._last(plan.name)
         if told is not None and (late := whole.records - told.records):
             what = "record"

@@ -16,7 +16,7 @@ from foldaway.forgetting.decoys import Decoys
 from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import too_early
 from foldaway.plan import Plan
-from foldaway.service.collecting.answers import Answer, Answers, Candidate, Told
+from foldaway.service.collecting.answers import Answer, Answers, Candidate, Shown
 from foldaway.service.collecting.collector import SMALL, Arrival, Claim, Collector, Receipt
 from foldaway.service.collecting.numbers import Numbers, Producers
 from foldaway.service.collecting.shard import GivenUp, merged
@@ -26,7 +26,7 @@ from foldaway.service.database.shard_table import ShardRow, left_out, versions, 
 from foldaway.service.database.store import Store
 from foldaway.service.database.trial_table import TrialRow
 from foldaway.sources.formats.body import JSON, NDJSON, Decoded, Limits, decode, decode_together, wipe
-from foldaway.trial import Trial, quiet_effects
+from foldaway.trial import Trial
 
 _SMALL_BODY = 2**12
 
@@ -118,7 +118,7 @@ class RecordTrials:
             raise too_early(plan.privacy)
         return Answer.of(plan, told.effects, round_count(told.records), left_out(shards))
 
-    def _told(self, plan: Plan, shards: Sequence[ShardRow], *, on_tick: bool = False) -> Told | None:
+    def _told(self, plan: Plan, shards: Sequence[ShardRow], *, on_tick: bool = False) -> Shown | None:
         return self._answers.current(plan, versions(shards), lambda: _candidate(merged(plan, shards)), on_tick=on_tick)
 
     def exactly(self, plan: Plan) -> Answer:
@@ -133,7 +133,7 @@ class RecordTrials:
                 f"there are no effects yet, not even exact ones: the server stores nothing until {first} (the plan's "
                 "`cohort`) have come."
             )
-        return Answer.of(plan, quiet_effects(trial), trial.n, left_out(shards))
+        return Answer.of(plan, trial.read(), trial.n, left_out(shards))
 
     @again_after(Conflict, TrialClosed)  # another server has committed, or closed it
     def close(self, name: str, *, without_effects: bool) -> tuple[TrialRow, Effects | None]:
@@ -169,7 +169,7 @@ class RecordTrials:
         closed = self._answers.end(answer, audited, shards, [moved, unless_told])
         del self._collectors[name]
         ours = closed.final == answer.dumps()  # another server may have been faster
-        return closed, quiet_effects(whole) if whole.n and ours else None
+        return closed, whole.read() if whole.n and ours else None
 
     def _close_lost(self, plan: Plan) -> TrialRow:
         """End a trial whose tallies nobody can open any more: all of its records are left out."""
@@ -234,4 +234,4 @@ def _is_small(body: bytearray, sent: Sent) -> bool:
 
 
 def _candidate(trial: Trial) -> Candidate:
-    return Candidate(trial.n, trial.tallies.census(), partial(quiet_effects, trial, TOLD))
+    return Candidate(trial.n, trial.tallies.census(), partial(trial.read, TOLD))

@@ -103,7 +103,7 @@ class Ahead(msgspec.Struct, frozen=True):
     rows: list[outlook.Forecast]
 
 
-Told = TypeVar("Told", Answer, TrialStatus)
+Seen = TypeVar("Seen", Answer, TrialStatus)
 
 
 class Service:
@@ -175,7 +175,7 @@ class Service:
         shown: TrialStatus = self._board.shown(name, (row.status, row.exact_answers, stage), now)
         return self._for_reader(shown, row)
 
-    def _for_reader(self, answer: Told, row: TrialRow) -> Told:
+    def _for_reader(self, answer: Seen, row: TrialRow) -> Seen:
         if answer.federated is None:
             return answer
         devices = self._board.devices(row.name, answer.federated, Plan.loads(row.plan).privacy.cohort)

@@ -50,6 +50,7 @@ class Outcome:
         dropped: How many records of a file were left out as faulty, for files with such.
         barren: Files of which no record was folded. They are never deleted.
         absent: Names and patterns for which there is no file, any more.
+        fixed: Whether coefficients were fixed, from all of its records.
     """
 
     trial: Trial
@@ -61,6 +62,7 @@ class Outcome:
     dropped: Counter[Path] = field(default_factory=Counter)
     barren: list[Path] = field(default_factory=list)
     absent: list[str] = field(default_factory=list)
+    fixed: bool = False
 
 
 class Backlog(AbstractContextManager["Backlog"]):
@@ -187,6 +189,7 @@ class Backlog(AbstractContextManager["Backlog"]):
             self.files.enter(path, before[path])
             if self.delete_after and not before[path].barren:
                 self.files.leave(path)
+        self.outcome.fixed |= self._account.live.unfixed  # with what all files of this run have given
         self._account.commit()
         self.outcome.trial = self._account.durable.tallies
         self.outcome.folded += complete
