@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import foldaway as fa
-from foldaway.effects.from_sums import SumsRead
 from foldaway.effects.door import TOLD
+from foldaway.effects.from_sums import SumsRead
 from foldaway.inference.stepped import Stepped
 from foldaway.tallies import grouped_of
 from latencies import QUANTILES, latencies

@@ -63,7 +63,7 @@ def test_batches_and_types_make_no_difference() -> None:
     for start in range(0, 400, 77):
         part = np.s_[start : start + 77]
         parts.fold({"g": g[part], "y": y[part], "who": who[part].astype(str)})
-    one, two = (each.effects(rounded=False).to_dicts() for each in (whole, parts))
+    one, two = (each.effects().to_dicts() for each in (whole, parts))
     for left, right in zip(one, two, strict=True):
         assert left["estimate"] == pytest.approx(right["estimate"], rel=1e-9)
         assert left["std_error"] == pytest.approx(right["std_error"], rel=1e-9)

@@ -82,6 +82,7 @@ class TrialFile(AccountStore[Trial, P], Generic[P]):
     def write(self, was: Durable[Trial, P], tallies: Trial, reached: P) -> Durable[Trial, P]:
         """Replace what is saved; when this returns, the new is there whatever crashes, and until then the old is."""
         kept = tallies.copy()
+        kept.fix()
         unwritten = "Nothing is lost; when this is mended, the same command goes on."
         with instead_of(
             OSError, lambda error: StateError(f"{self.path} cannot be written: {error.strerror}. {unwritten}")
