@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from foldaway.errors import FoldawayError
-from foldaway.service.collecting.collector import Arrival, Collector, Receipt
 from foldaway.service.collecting.numbers import Numbers
+from foldaway.service.collecting.record_inbox import Arrival, Receipt, RecordInbox
 from foldaway.service.collecting.record_trials import Sent
 from foldaway.service.collecting.service import Service
 from foldaway.sources.formats.body import Decoded
 
 
 def receive(
-    collector: Collector, batch: Decoded, producer: str | None, sequence: int | None, first: int | None = None
+    collector: RecordInbox, batch: Decoded, producer: str | None, sequence: int | None, first: int | None = None
 ) -> Receipt:
     """Hand one batch in."""
     numbers = None if producer is None or sequence is None else Numbers(producer, first or sequence, sequence)

@@ -18,7 +18,10 @@ from foldaway.account.trial_file import TrialFile
 from foldaway.errors import Conflict, Unavailable
 from foldaway.keeping.folded_files import FilePositions
 from foldaway.keeping.saved import StreamPositions
+from foldaway.service.collecting.record_store import RecordStore
+from foldaway.service.database.store import Store as Database
 from plans import SMALL
+from stores import VAULT
 
 COHORT = 20
 PLAN = fa.Plan(**SMALL, unit="unit", privacy=fa.Privacy(cohort=COHORT))
@@ -70,9 +73,16 @@ def in_a_folder(folder: Path) -> AccountStore[fa.Trial, Any]:
     return StreamFile(folder, PLAN, "s", key=KEY)
 
 
+def in_a_database(folder: Path) -> AccountStore[fa.Trial, Any]:
+    database = Database.open(str(folder), VAULT)
+    database.create_trial(PLAN, KEY)
+    return RecordStore(database, PLAN.name, "main")
+
+
 STORES: dict[str, Callable[[Path], AccountStore[fa.Trial, Any]]] = {
     "a file": in_a_file,
     "a stream's file": in_a_folder,
+    "a database": in_a_database,
     "memory": lambda folder: Memory(),
 }
 

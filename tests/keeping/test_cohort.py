@@ -30,10 +30,10 @@ from foldaway.errors import MessageError, RecordError, StateError, TooEarly
 from foldaway.federated.messages import Enrolment, Sums, encoded, new_number, packed
 from foldaway.federated.site.site import fold_site
 from foldaway.keeping.cohort import Newcomers, too_few_to_publish
-from foldaway.service.collecting.collector import Collector
 from foldaway.service.collecting.device_collector import DeviceCollector
+from foldaway.service.collecting.record_inbox import RecordInbox
+from foldaway.service.collecting.record_store import merged
 from foldaway.service.collecting.service import Service
-from foldaway.service.collecting.shard import merged
 from foldaway.service.database.store import Store as Database
 from foldaway.sources.brokers.broker import Message, Positions
 from foldaway.sources.brokers.consumer import Consumer, ConsumerOptions
@@ -121,7 +121,7 @@ class Server(User):
         super().__init__(plan, folder)
         self.database = Database.open(str(folder), VAULT)
         self.database.create_trial(plan, bytes(16) if plan.keyed else None)
-        self.collector = Collector(self.database, plan.name, "main")
+        self.collector = RecordInbox(self.database, plan.name, "main")
         self.sequence = 0
 
     def take(self, records: pa.Table) -> None:
@@ -129,13 +129,13 @@ class Server(User):
             self.sequence += 1
             receive(self.collector, Decoded(records), "p", self.sequence)
         else:
-            self.collector.shard.commit_if_due()
+            self.collector.commit_if_due()
 
     def written(self) -> int:
         return merged(self.plan, self.database.shards.all(self.plan.name)).n
 
     def pending(self) -> int:
-        return self.collector.shard.live.pending
+        return self.collector.pending
 
 
 class Devices(User):

@@ -25,6 +25,11 @@ class Tallies(Protocol):
     plan: Plan
     newcomers: Newcomers
 
+    @property
+    def n(self) -> int:
+        """The number of records."""
+        ...
+
     def copy(self) -> Self:
         """The same, to be folded into by itself."""
         ...
@@ -53,6 +58,20 @@ class Durable(NamedTuple, Generic[T, R]):
     version: int = 0
 
 
+class Lost(NamedTuple, Generic[R]):
+    """What was pending and had to be given up.
+
+    Attributes:
+        records: How many records, or messages.
+        reached: How far their source was read, or their numbers.
+        overtaken: Whether somebody else has written in between.
+    """
+
+    records: int
+    reached: R
+    overtaken: bool
+
+
 class AccountStore(ABC, Generic[T, R]):
     """Where an account's tallies lie. An implementation takes one file."""
 
@@ -68,6 +87,10 @@ class AccountStore(ABC, Generic[T, R]):
             Conflict: Somebody else has written in between; nothing was changed.
         """
 
+    def nothing(self, durable: T) -> T | None:
+        """Tallies of nothing, if others may rewrite what is durable beneath what is pending: see `rebase`."""
+        return None
+
 
 class Account(Generic[T, R]):
     """The tallies of one trial in one place.
@@ -81,28 +104,49 @@ class Account(Generic[T, R]):
         live: That, and what was folded since.
         reached: How far the source of these was read.
         waiting: How long what is pending waits to be stored.
+        lost: What was given up.
     """
 
     def __init__(self, store: AccountStore[T, R], pace: Pace | None = None) -> None:
         self._store = store
         self._pace = pace or Pace()
-        self.fall_back()
+        self.lost: list[Lost[R]] = []
+        durable = store.read()
+        self._begin(durable, durable.tallies.copy())
+
+    def _begin(self, durable: Durable[T, R], live: T) -> None:
+        """Nothing is pending. This cannot fail: older tallies under a newer version would overwrite what is safe."""
+        self.durable, self.live, self.reached = durable, live, durable.reached
+        self.live.newcomers = self.durable.tallies.newcomers = Newcomers()
+        self.waiting = Waiting(live.plan.privacy, self._pace)
+        self._apart = self._store.nothing(live)
 
     def fall_back(self) -> None:
         """Give up what is pending: start again from what is durable."""
         durable = self._store.read()
-        # All at once, when nothing can fail any more: older tallies under a newer version would overwrite what is safe.
-        self.durable, self.live, self.reached = durable, durable.tallies.copy(), durable.reached
-        self._wait()
+        if self.pending:
+            self.lost.append(Lost(self.pending, self.reached, durable.version != self.durable.version))
+        self._begin(durable, durable.tallies.copy())
 
-    def _wait(self) -> None:
-        self.live.newcomers = Newcomers()
-        self.waiting = Waiting(self.live.plan.privacy, self._pace)
+    def rebase(self) -> bool:
+        """Put what is pending upon what another program has made of the durable records, if it has done no more.
+
+        So another server may fix the coefficients of all: what is pending was in no fit, and is mapped with these. A
+        commit of this program that was taken though it seemed to fail has more records.
+        """
+        if self._apart is None:
+            return False
+        durable = self._store.read()
+        if (durable.version, durable.tallies.n) != (self.durable.version + 1, self.durable.tallies.n):
+            return False
+        self.durable, self.live, self._apart = durable, durable.tallies.merge(self._apart), None
+        return True
 
     def copy(self) -> Self:
         """The same, to go back to."""
         found = copy(self)
         found.live, found.reached, found.waiting = self.live.copy(), copy(self.reached), copy(self.waiting)
+        found._apart = None if self._apart is None else self._apart.copy()
         return found
 
     @property
@@ -114,11 +158,18 @@ class Account(Generic[T, R]):
         """Fold one batch into the live tallies, or several; if that fails, they are as the fold has left them."""
         before, self.live.newcomers = self.live.newcomers, Newcomers()
         try:
-            return fold(self.live)
+            folded = fold(self.live)
         finally:
-            own = self.live.newcomers
-            self.live.newcomers = (before + own).within(self.live.plan.privacy)
-            self.waiting.came(Newcomers() if several else own, self.live.newcomers)
+            own, self.live.newcomers = self.live.newcomers, before
+            self.came(own, several=several)
+        if self._apart is not None:
+            fold(self._apart)  # which refuses nothing that the live tallies have taken
+        return folded
+
+    def came(self, own: Newcomers, *, several: bool = False) -> None:
+        """Count the newcomers of a batch, or of several."""
+        self.live.newcomers = (self.live.newcomers + own).within(self.live.plan.privacy)
+        self.waiting.came(Newcomers() if several else own, self.live.newcomers)
 
     def is_due(self, *, on_tick: bool = True) -> bool:
         """Whether the gate lets what is pending become durable."""
@@ -133,7 +184,25 @@ class Account(Generic[T, R]):
         try:
             durable = self._store.write(self.durable, self.live, self.reached)
         except Conflict:
+            if not self.rebase():
+                self.fall_back()
+                raise
+            durable = self._written(self.live, self.reached)
+        self._begin(durable, self.live)
+
+    def bring(self, more: T, reached: R) -> None:
+        """Make durable at once what is of a cohort by itself; what is pending stays pending.
+
+        Raises:
+            Conflict: Somebody else has written in between; what was pending is given up.
+        """
+        live = self.live.merge(more)
+        self.durable = self._written(self.durable.tallies.merge(more), reached)
+        self.live = live
+
+    def _written(self, tallies: T, reached: R) -> Durable[T, R]:
+        try:
+            return self._store.write(self.durable, tallies, reached)
+        except Conflict:
             self.fall_back()
             raise
-        self.durable, self.reached = durable, durable.reached
-        self._wait()

@@ -16,11 +16,11 @@ from batches import receive
 from foldaway.errors import Conflict, IngestError, RecordError, SequenceGap, TrialClosed, Unavailable, VaultError
 from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.service.collecting.answers import Answer
-from foldaway.service.collecting.collector import Arrival, Collector, Receipt
 from foldaway.service.collecting.numbers import Numbers
+from foldaway.service.collecting.record_inbox import Arrival, Receipt, RecordInbox
+from foldaway.service.collecting.record_store import merged
 from foldaway.service.collecting.record_trials import Sent
 from foldaway.service.collecting.service import Service
-from foldaway.service.collecting.shard import merged
 from foldaway.service.database.shard_table import write_sequences
 from foldaway.service.database.store import Store
 from foldaway.sources.formats.body import Decoded, Limits
@@ -57,11 +57,11 @@ def kept(store: Store, name: str = NAME) -> fa.Trial:
 
 
 def test_batches_are_acknowledged_and_made_durable_a_cohort_at_a_time(store: Store) -> None:
-    collector = Collector(store, NAME, "main")
+    collector = RecordInbox(store, NAME, "main")
     said, pending = [], []
     for number in range(1, 6):
         said.append(receive(collector, records(4), "p", number))
-        pending.append(collector.shard.live.pending)
+        pending.append(collector.pending)
     assert [(one.folded, one.durable) for one in said] == [(4, 0), (4, 0), (4, 3), (4, 3), (4, 3)]
     assert pending == [4, 8, 0, 4, 8]
     assert [one.pending for one in said] == [True, True, False, True, True]
@@ -71,19 +71,19 @@ def test_batches_are_acknowledged_and_made_durable_a_cohort_at_a_time(store: Sto
 
 
 def test_a_repeated_sequence_is_acknowledged_and_not_folded(store: Store) -> None:
-    collector = Collector(store, NAME, "main")
+    collector = RecordInbox(store, NAME, "main")
     for number in (1, 2, 3, 4):
         receive(collector, records(4), "p", number)
     for number in (1, 3, 4):  # durable, and pending
         said = receive(collector, records(4), "p", number)
-        assert (said.repeated, said.folded, said.durable, collector.shard.live.pending) == (True, 0, 3, 4)
-    again = Collector(store, NAME, "main")  # after a crash
+        assert (said.repeated, said.folded, said.durable, collector.pending) == (True, 0, 3, 4)
+    again = RecordInbox(store, NAME, "main")  # after a crash
     assert receive(again, records(4), "p", 3).repeated
     assert not receive(again, records(4), "p", 4).repeated
 
 
 def test_a_gap_is_refused_with_the_number_that_is_missing(store: Store) -> None:
-    collector = Collector(store, NAME, "main")
+    collector = RecordInbox(store, NAME, "main")
     for sequence, expected in ((2, 1), (7, 1)):
         with pytest.raises(SequenceGap) as gap:
             receive(collector, records(4), "p", sequence)
@@ -93,15 +93,15 @@ def test_a_gap_is_refused_with_the_number_that_is_missing(store: Store) -> None:
     with pytest.raises(SequenceGap, match="send sequence 5 first"):
         receive(collector, records(4), "p", 6)
     with pytest.raises(SequenceGap) as gap:  # the crash has taken number 4
-        receive(Collector(store, NAME, "main"), records(4), "p", 5)
+        receive(RecordInbox(store, NAME, "main"), records(4), "p", 5)
     assert gap.value.expected == 4
-    assert collector.shard.live.pending == 4
+    assert collector.pending == 4
 
 
 def test_a_faulty_batch_changes_nothing_and_its_number_is_free(store: Store) -> None:
-    collector = Collector(store, NAME, "main")
+    collector = RecordInbox(store, NAME, "main")
     receive(collector, records(4), "p", 1)
-    before = collector.shard.live.trial.dumps()
+    before = collector.account.live.dumps()
     for faulty in (
         Decoded(pa.table({"group": ["a", "c"], "y": [1.0, 2.0]})),
         Decoded(pa.table({"group": ["a"] * 20, "y": [1.0] * 19 + [None]})),
@@ -109,14 +109,14 @@ def test_a_faulty_batch_changes_nothing_and_its_number_is_free(store: Store) -> 
     ):
         with pytest.raises(RecordError):
             receive(collector, faulty, "p", 2)
-        assert collector.shard.live.trial.dumps() == before
-        assert collector.shard.live.pending == 4
+        assert collector.account.live.dumps() == before
+        assert collector.pending == 4
     said = receive(collector, records(6), "p", 2)
     assert (said.folded, said.repeated, said.durable) == (6, False, 2)
 
 
 def test_producers_count_apart(store: Store) -> None:
-    collector = Collector(store, NAME, "main")
+    collector = RecordInbox(store, NAME, "main")
     assert receive(collector, records(4), "p", 1).durable == 0
     assert receive(collector, records(8), "q", 1).durable == 1  # the commit is of both
     assert receive(collector, records(4), "p", 1).repeated
@@ -124,7 +124,7 @@ def test_producers_count_apart(store: Store) -> None:
 
 
 def test_batches_without_a_number_are_folded_every_time(store: Store) -> None:
-    collector = Collector(store, NAME, "main")
+    collector = RecordInbox(store, NAME, "main")
     for _ in range(3):
         said = receive(collector, records(4), None, None)
         assert (said.durable, said.repeated, said.folded) == (None, False, 4)
@@ -145,14 +145,14 @@ def visits(*units: int, each: int = 1) -> Decoded:
 def test_a_whale_neither_triggers_a_commit_nor_blocks_one(folder: Place) -> None:
     """A cohort is of distinct units, so one with thousands of records is one, whenever it comes and however often."""
     store = opened(folder, RETURNING)
-    collector = Collector(store, NAME, "main")
+    collector = RecordInbox(store, NAME, "main")
     assert receive(collector, visits(0, each=3_000), "p", 1).durable == 0
     assert receive(collector, visits(0, 0, each=2_000), "p", 2).durable == 0
-    assert collector.shard.live.pending == 7_000
+    assert collector.pending == 7_000
     assert receive(collector, visits(*range(1, 9)), "p", 3).durable == 0
     assert kept(store).n == 0
     said = receive(collector, visits(9), "p", 4)  # the tenth
-    assert (said.durable, collector.shard.live.pending) == (4, 0)
+    assert (said.durable, collector.pending) == (4, 0)
     assert kept(store).n == 7_009
     assert receive(collector, visits(0, each=3_000), "p", 5).durable == 4  # new again, once
     assert receive(collector, visits(*range(1, 10)), "p", 6).durable == 6
@@ -160,7 +160,7 @@ def test_a_whale_neither_triggers_a_commit_nor_blocks_one(folder: Place) -> None
 
 def test_units_that_come_back_make_no_cohort(folder: Place) -> None:
     store = opened(folder, RETURNING)
-    collector = Collector(store, NAME, "main")
+    collector = RecordInbox(store, NAME, "main")
     for number in range(1, 21):
         assert receive(collector, visits(*range(9)), "p", number).durable == 0
     assert receive(collector, visits(9), "p", 21).durable == 21
@@ -187,16 +187,16 @@ def test_a_database_that_is_locked_leaves_the_batch_with_its_producer(
 ) -> None:
     monkeypatch.setattr("foldaway.service.database.databases.PATIENCE", 0.05)
     store = opened(folder, PLAN)
-    collector = Collector(store, NAME, "main")
+    collector = RecordInbox(store, NAME, "main")
     receive(collector, records(4), "p", 1)
-    before = collector.shard.live.trial.dumps()
+    before = collector.account.live.dumps()
     other = sqlite3.connect(Path(folder.where) / "foldaway.db")
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(Unavailable):
         receive(collector, records(6), "p", 2)
     other.rollback()
     other.close()
-    assert (collector.shard.live.trial.dumps(), collector.shard.live.pending) == (before, 4)
+    assert (collector.account.live.dumps(), collector.pending) == (before, 4)
     said = receive(collector, records(6), "p", 2)
     assert (said.folded, said.durable) == (6, 2)
     assert kept(store).n == 10
@@ -207,7 +207,7 @@ def test_a_database_that_is_locked_leaves_the_batch_with_its_producer(
 def test_a_commit_that_fails_or_seems_to_counts_once(
     store: Store, monkeypatch: pytest.MonkeyPatch, fault: Exception, after: bool
 ) -> None:
-    collector = Collector(store, NAME, "main")
+    collector = RecordInbox(store, NAME, "main")
     receive(collector, records(4), "q", 1)
     receive(collector, records(4), "p", 1)
     break_commit(store, monkeypatch, fault, after=after)
@@ -227,15 +227,15 @@ def test_a_commit_that_fails_or_seems_to_counts_once(
 
 
 def test_a_conflict_goes_back_to_what_is_durable(store: Store) -> None:
-    collector = Collector(store, NAME, "main")
+    collector = RecordInbox(store, NAME, "main")
     receive(collector, records(12), "p", 1)
     receive(collector, records(4), "q", 1)
     store.shards.commit(NAME, "other", version=0, n=10, state=trial_of(10).dumps(), sequences={"q": (0, 1)})
     with pytest.raises(Conflict):
         receive(collector, records(8), "p", 2)
-    assert collector.shard.live.pending == 0
+    assert collector.pending == 0
     receive(collector, records(8), "p", 2)
-    assert collector.shard.live.pending == 8
+    assert collector.pending == 8
     assert receive(collector, records(4), "q", 1).repeated
     assert kept(store).n == 12 + 10
 
@@ -247,7 +247,7 @@ def trial_of(n: int) -> fa.Trial:
 
 
 def test_a_conflict_whose_reload_fails_is_a_conflict_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    collector = Collector(store, NAME, "main")
+    collector = RecordInbox(store, NAME, "main")
     receive(collector, records(4), "q", 1)
     store.shards.commit(NAME, "main", version=0, n=10, state=trial_of(10).dumps(), sequences={"q": (0, 1)})
     with monkeypatch.context() as broken:
@@ -261,7 +261,7 @@ def test_a_conflict_whose_reload_fails_is_a_conflict_again(store: Store, monkeyp
 
 
 def test_a_closed_trial_refuses(store: Store) -> None:
-    collector = Collector(store, NAME, "main")
+    collector = RecordInbox(store, NAME, "main")
     receive(collector, records(4), "p", 1)
     store.close_trial(NAME, "{}")
     with pytest.raises(TrialClosed):
@@ -270,7 +270,7 @@ def test_a_closed_trial_refuses(store: Store) -> None:
 
 
 def test_a_trial_closed_between_the_look_and_the_commit_refuses(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    collector = Collector(store, NAME, "main")
+    collector = RecordInbox(store, NAME, "main")
     receive(collector, records(4), "p", 1)
     open_row = store.trial(NAME)
     store.close_trial(NAME, "{}")
@@ -278,21 +278,24 @@ def test_a_trial_closed_between_the_look_and_the_commit_refuses(store: Store, mo
         late.setattr(store, "trial", lambda _: open_row)
         with pytest.raises(TrialClosed):
             receive(collector, records(8), "p", 2)
-    collector.shard.leave_out_pending()
+    collector.leave_out_pending()
     assert store.shards.one(NAME, "main").left_out == 4  # the refused batch is its producer's
-    assert collector.shard.live.pending == 0
+    assert collector.pending == 0
 
 
 # Two servers.
 
 
+Pair = tuple[Store, RecordInbox, RecordInbox]
+
+
 @pytest.fixture
-def pair(place: Place) -> tuple[Store, Collector, Collector]:
+def pair(place: Place) -> tuple[Store, RecordInbox, RecordInbox]:
     first, second = opened(place, PLAN), place.open()
-    return first, Collector(first, NAME, "first"), Collector(second, NAME, "second")
+    return first, RecordInbox(first, NAME, "first"), RecordInbox(second, NAME, "second")
 
 
-def test_what_one_server_has_made_durable_the_other_knows(pair: tuple[Store, Collector, Collector]) -> None:
+def test_what_one_server_has_made_durable_the_other_knows(pair: Pair) -> None:
     store, first, second = pair
     receive(first, records(10), "p", 1)
     said = receive(second, records(10), "p", 1)
@@ -302,7 +305,9 @@ def test_what_one_server_has_made_durable_the_other_knows(pair: tuple[Store, Col
     assert kept(store).n == 20
 
 
-def test_a_producer_that_moves_is_counted_where_it_was_durable_first(pair: tuple[Store, Collector, Collector]) -> None:
+def test_a_producer_that_moves_is_counted_where_it_was_durable_first(
+    pair: tuple[Store, RecordInbox, RecordInbox],
+) -> None:
     store, first, second = pair
     receive(first, records(4), "p", 1)
     with pytest.raises(SequenceGap) as gap:  # what the first server has in memory counts for nothing
@@ -317,7 +322,7 @@ def test_a_producer_that_moves_is_counted_where_it_was_durable_first(pair: tuple
     assert store.shards.sequences(NAME) == {"p": 2, "q": 1}
 
 
-def test_a_producer_that_comes_back_goes_on(pair: tuple[Store, Collector, Collector]) -> None:
+def test_a_producer_that_comes_back_goes_on(pair: Pair) -> None:
     store, first, second = pair
     receive(first, records(4), "p", 1)
     for number in (1, 2, 3):
@@ -505,7 +510,7 @@ def test_one_trial_in_trouble_does_not_hold_up_the_others(folder: Place, monkeyp
 
 def due_at_the_next_tick(service: Service, name: str) -> None:
     """A cohort that is folded and, for some fault, was not committed."""
-    service.records.collector(name).shard.live.trial.fold(records(12).records)
+    service.records.collector(name).account.live.fold(records(12).records)
 
 
 def test_a_trial_closed_elsewhere_is_noticed(place: Place) -> None:
@@ -555,7 +560,7 @@ def test_an_answer_given_while_a_trial_is_closed_is_a_cohort_from_the_last_one(
 
 
 def test_batches_that_wait_together_are_taken_in_as_one_after_the_other_would_be(store: Store) -> None:
-    together, apart = Collector(store, NAME, "one"), Collector(store, NAME, "two")
+    together, apart = RecordInbox(store, NAME, "one"), RecordInbox(store, NAME, "two")
     faulty = Decoded(pa.table({"group": ["c"], "y": [1.0]}))
 
     def lot(name: str) -> list[Arrival]:
@@ -576,18 +581,18 @@ def test_batches_that_wait_together_are_taken_in_as_one_after_the_other_would_be
         for left, right in zip(one, two, strict=True):
             if isinstance(left, Receipt) and isinstance(right, Receipt):
                 assert (left.folded, left.repeated) == (right.folded, right.repeated)
-    assert together.shard.live.trial.n == apart.shard.live.trial.n
-    for row, other in zip(together.shard.live.trial.effects(), apart.shard.live.trial.effects(), strict=True):
+    assert together.account.live.n == apart.account.live.n
+    for row, other in zip(together.account.live.effects(), apart.account.live.effects(), strict=True):
         assert (row.estimate, row.std_error) == pytest.approx((other.estimate, other.std_error), rel=1e-12)
 
 
 def test_a_commit_that_fails_takes_all_that_waited_together(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    collector = Collector(store, NAME, "main")
+    collector = RecordInbox(store, NAME, "main")
     lot = [Arrival(records(4)), Arrival(records(4)), Arrival(records(4), Numbers("p", 1, 1))]
     with monkeypatch.context() as broken:
         broken.setattr(store.shards, "commit", _unreachable)
         assert [type(outcome) for outcome in collector.receive(lot)] == [Unavailable] * 3
-    assert (collector.shard.live.pending, kept(store).n) == (0, 0)
+    assert (collector.pending, kept(store).n) == (0, 0)
     assert [outcome.folded for outcome in collector.receive(lot) if isinstance(outcome, Receipt)] == [4, 4, 4]
     assert kept(store).n == 12
 
@@ -598,7 +603,7 @@ def _unreachable(*_: Any, **__: Any) -> None:
 
 def test_what_a_move_between_servers_gives_up_is_nothing_of_the_lot_at_hand(folder: Place) -> None:
     store = opened(folder, PLAN)
-    here, there = Collector(store, NAME, "here"), Collector(folder.open(), NAME, "there")
+    here, there = RecordInbox(store, NAME, "here"), RecordInbox(folder.open(), NAME, "there")
     receive(here, records(4), "p", 1)  # pending here when its producer goes elsewhere
     for number in (1, 2, 3):
         receive(there, records(10), "p", number)
@@ -607,22 +612,22 @@ def test_what_a_move_between_servers_gives_up_is_nothing_of_the_lot_at_hand(fold
     assert [(one.folded, one.durable) for one in outcomes] == [(5, 1), (3, None), (12, 4)]
     assert store.shards.sequences(NAME) == {"p": 4, "q": 1}
     assert kept(store).n == 50
-    assert [(one.records, one.reason) for one in here.shard.given_up()] == [(4, "")]
+    assert [(one.records, one.reason) for one in here.given_up()] == [(4, "")]
 
 
 def test_two_servers_of_one_name_are_told_apart_in_the_log(folder: Place) -> None:
     store = opened(folder, PLAN)
-    here, there = Collector(store, NAME, "host"), Collector(folder.open(), NAME, "host")
+    here, there = RecordInbox(store, NAME, "host"), RecordInbox(folder.open(), NAME, "host")
     receive(here, records(4), "p", 1)
     receive(there, records(20), "q", 1)
     with pytest.raises(Conflict):
         receive(here, records(20), "p", 2)
-    (given_up,) = here.shard.given_up()
+    (given_up,) = here.given_up()
     assert "give each its own (--shard)" in given_up.reason
 
 
 def test_a_bug_in_the_middle_of_a_lot_leaves_nothing_of_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    collector = Collector(store, NAME, "main")
+    collector = RecordInbox(store, NAME, "main")
     fold = fa.Trial.fold
 
     def failing(trial: fa.Trial, data: Any, **settings: Any) -> None:
@@ -633,11 +638,11 @@ def test_a_bug_in_the_middle_of_a_lot_leaves_nothing_of_it(store: Store, monkeyp
     monkeypatch.setattr(fa.Trial, "fold", failing)
     with pytest.raises(ZeroDivisionError):
         collector.receive([Arrival(records(4)), Arrival(records(2), Numbers("p", 1, 1))])
-    assert collector.shard.live.pending == 0
+    assert collector.pending == 0
 
 
 def test_a_receipt_that_cannot_be_made_is_nobody_elses_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    collector = Collector(store, NAME, "main")
+    collector = RecordInbox(store, NAME, "main")
     receive(collector, records(10), "p", 1)
     commit = store.shards.commit
 

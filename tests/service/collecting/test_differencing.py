@@ -24,7 +24,7 @@ from batches import receive
 from foldaway.client import Client
 from foldaway.errors import IngestError, ServerError, TooEarly
 from foldaway.federated.coordinator.closing import CloseRequest
-from foldaway.service.collecting.collector import Collector
+from foldaway.service.collecting.record_inbox import RecordInbox
 from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store
 from foldaway.service.http.app import make_app
@@ -130,7 +130,7 @@ def attack(place: Place, plan: fa.Plan, sizes: list[int]) -> Solved:
     """Send people in batches of these sizes and look after each."""
     table = people()
     store = opened(place, plan)
-    collector, service = Collector(store, "target", "main"), Service(store, "main", Limits())
+    collector, service = RecordInbox(store, "target", "main"), Service(store, "main", Limits())
     states: list[fa.Trial] = [fa.Trial(plan)]
     answers: dict[bool, list[fa.Effects]] = {False: [], True: []}
     start = 0
@@ -182,7 +182,7 @@ def test_a_large_batch_hides_nothing_of_the_small_one_after_it(folder: Place) ->
 def test_no_effects_before_every_arm_has_its_minimum(folder: Place) -> None:
     plan = plan_of(cohort=10, smallest_cell=20)
     store = opened(folder, plan)
-    collector, service = Collector(store, "target", "main"), Service(store, "main", Limits())
+    collector, service = RecordInbox(store, "target", "main"), Service(store, "main", Limits())
     one_arm = pa.table({"arm": ["control"] * 200, "age": [30.0] * 200, "income": np.arange(200.0)})
     receive(collector, Decoded(one_arm), "p", 1)
     treated = pa.table({"arm": ["treatment"] * 19, "age": np.arange(19.0), "income": np.arange(19.0)})

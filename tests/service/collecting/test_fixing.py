@@ -13,10 +13,10 @@ import foldaway as fa
 from batches import receive
 from foldaway.errors import Conflict, SequenceGap, Unavailable
 from foldaway.federated.coordinator.closing import CloseRequest
-from foldaway.service.collecting import shard as one_shard
-from foldaway.service.collecting.collector import Collector
+from foldaway.service.collecting import record_store
+from foldaway.service.collecting.record_inbox import RecordInbox
+from foldaway.service.collecting.record_store import FIXED_AT, merged
 from foldaway.service.collecting.service import Service
-from foldaway.service.collecting.shard import FIXED_AT, merged
 from foldaway.service.database.store import Store
 from foldaway.sources.formats.body import Decoded, Limits
 from foldaway.tallies import Grouped
@@ -62,7 +62,7 @@ def shards(store: Store) -> list[Grouped]:
 
 
 def test_all_shards_get_the_same_coefficients_at_once_and_nothing_is_lost(store: Store) -> None:
-    servers = [Collector(store, PLAN.name, name) for name in ("one", "two")]
+    servers = [RecordInbox(store, PLAN.name, name) for name in ("one", "two")]
     batches = FIXED_AT // BATCH // 2
     for number in range(batches - 1):
         for place, server in enumerate(servers):
@@ -111,7 +111,7 @@ def test_what_waits_on_another_server_is_mapped_as_one_server_would_have_folded_
     either: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also records without a number, which nobody would send again; even if the database fails in the midst of it."""
-    one, two = (Collector(either, PLAN.name, name) for name in ("one", "two"))
+    one, two = (RecordInbox(either, PLAN.name, name) for name in ("one", "two"))
     receive(two, records(100), "q", 1)
     pending = [few(101, 20), few(102, 15)]
     assert not receive(two, pending[0], None, None).repeated
@@ -135,9 +135,9 @@ def test_what_waits_on_another_server_is_mapped_as_one_server_would_have_folded_
         patch.setattr(type(either.shards), "commit", failing_once_mapped)
         with pytest.raises(Unavailable):
             receive(two, last, "q", 3)
-    assert two.shard.live.pending == 35
+    assert two.pending == 35
     assert receive(two, last, "q", 3).durable == 3
-    assert (two.shard.live.pending, two.shard.given_up()) == (0, [])
+    assert (two.pending, two.given_up()) == (0, [])
     assert either.shards.sequences(PLAN.name, ["q"]) == {"q": 3}
     ours, theirs = merged(PLAN, either.shards.all(PLAN.name)).tallies, whole.tallies
     assert isinstance(ours, Grouped)
@@ -155,7 +155,7 @@ def test_a_close_maps_what_waits_on_its_server(folder: Place) -> None:
     two = service.records.collector(PLAN.name)
     receive(two, records(100), "q", 1)
     receive(two, few(101, 20), None, None)
-    one = Collector(store, PLAN.name, "one")
+    one = RecordInbox(store, PLAN.name, "one")
     for number in range(FIXED_AT // BATCH - 1):
         receive(one, records(number), "p", number + 1)
     closed = service.close(PLAN.name, CloseRequest(exact=True))
@@ -165,7 +165,7 @@ def test_a_close_maps_what_waits_on_its_server(folder: Place) -> None:
 def test_a_commit_that_was_taken_unnoticed_is_not_mapped_once_more(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, two = (Collector(store, PLAN.name, name) for name in ("one", "two"))
+    one, two = (RecordInbox(store, PLAN.name, name) for name in ("one", "two"))
     receive(two, few(100, 30), None, None)
     commit = type(store.shards).commit
 
@@ -190,10 +190,10 @@ def test_whatever_fails_around_a_fixing_each_batch_counts_once(
     seed: int, folder: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Commits fail before or after the database has taken them; producers send what was not durable again."""
-    monkeypatch.setattr(one_shard, "FIXED_AT", 300)
+    monkeypatch.setattr(record_store, "FIXED_AT", 300)
     store, rng = folder.open(), np.random.default_rng(seed)
     store.create_trial(PLAN, bytes(16))
-    servers = [Collector(store, PLAN.name, name) for name in ("one", "two", "three")]
+    servers = [RecordInbox(store, PLAN.name, name) for name in ("one", "two", "three")]
     batches: dict[str, list[Decoded]] = {name: [few(10 * p + i, 30) for i in range(9)] for p, name in enumerate("pqr")}
     commit = type(store.shards).commit
 
@@ -229,8 +229,8 @@ def test_whatever_fails_around_a_fixing_each_batch_counts_once(
                 receive(server, batches[name][number - 1], name, number)
         for number in range(1 + store.shards.sequences(PLAN.name, [name]).get(name, 0), 10):
             receive(server, batches[name][number - 1], name, number)
-        if server.shard.live.pending:
-            server.shard.commit()
+        if server.pending:
+            server.account.commit()
     whole = fa.Trial(PLAN, key=bytes(16))
     for batch in (each for several in batches.values() for each in several):
         whole.fold(batch.records)
@@ -246,7 +246,7 @@ def test_whatever_fails_around_a_fixing_each_batch_counts_once(
 def test_a_database_that_fails_while_it_fixes_loses_nothing_acknowledged(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = Collector(store, PLAN.name, "one")
+    server = RecordInbox(store, PLAN.name, "one")
     for number in range(FIXED_AT // BATCH - 1):
         receive(server, records(number), "p", number + 1)
 
@@ -264,11 +264,11 @@ def test_a_database_that_fails_while_it_fixes_loses_nothing_acknowledged(
 
 
 def test_a_server_that_joins_later_takes_the_coefficients_that_there_are(store: Store) -> None:
-    first = Collector(store, PLAN.name, "one")
+    first = RecordInbox(store, PLAN.name, "one")
     for number in range(FIXED_AT // BATCH):
         receive(first, records(number), "p", number + 1)
     versions = {row.shard: row.version for row in store.shards.all(PLAN.name)}
-    second = Collector(store, PLAN.name, "two")
+    second = RecordInbox(store, PLAN.name, "two")
     receive(second, records(900), "q", 1)
     predictors = [shard.predictor for shard in shards(store)]
     assert predictors[0] is not None

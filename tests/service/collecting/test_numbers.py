@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import pytest
 
 import foldaway as fa
@@ -29,7 +31,7 @@ def test_a_number_is_next_or_repeated_or_there_is_a_gap(folder: Place) -> None:
             assert gap.value.expected == last + 1
         assert sequences.move(Numbers("p", last + 1, last + 2)) == (4, last + 2)
         sequences.moves["p"] = (4, 6)
-    before = sequences.copy()
+    before = copy(sequences)
     sequences.moves["q"] = (0, 1)
     assert before.moves == {"p": (4, 6)}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from foldaway.service.collecting.collector import Receipt
 from foldaway.service.collecting.numbers import Numbers
+from foldaway.service.collecting.record_inbox import Receipt
 from foldaway.service.collecting.record_trials import Sent
 from foldaway.service.collecting.service import Service
 from foldaway.sources.formats.body import JSON, Limits

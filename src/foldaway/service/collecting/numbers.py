@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from typing import NamedTuple, Self
 
 from foldaway.errors import IngestError, SequenceGap
@@ -33,9 +32,9 @@ class Sequences:
         self.moves: dict[str, tuple[int, int]] = {}
         self.unnumbered = 0
 
-    def copy(self) -> Self:
-        """The same, to go back to."""
-        found = copy(self)
+    def __copy__(self) -> Self:
+        found = type(self)(self._table, self._trial)
+        found.unnumbered = self.unnumbered
         found.moves = dict(self.moves)
         return found
 

@@ -17,9 +17,9 @@ from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import too_early
 from foldaway.plan import Plan
 from foldaway.service.collecting.answers import Answer, Answers, Candidate, Shown
-from foldaway.service.collecting.collector import SMALL, Arrival, Claim, Collector, Receipt
 from foldaway.service.collecting.numbers import Numbers, Producers
-from foldaway.service.collecting.shard import GivenUp, merged
+from foldaway.service.collecting.record_inbox import SMALL, Arrival, Claim, GivenUp, Receipt, RecordInbox
+from foldaway.service.collecting.record_store import merged
 from foldaway.service.database.outages import again_after
 from foldaway.service.database.seals import Superseded
 from foldaway.service.database.shard_table import ShardRow, left_out, versions, write_sequences
@@ -54,7 +54,7 @@ class RecordTrials:
         self._producers = producers
         self._shard = shard
         self._limits = limits
-        self._collectors: dict[str, Collector] = {}
+        self._collectors: dict[str, RecordInbox] = {}
         self._decoys = Decoys()
         self._answers = answers
         self.uncounted = set[str]()
@@ -66,7 +66,7 @@ class RecordTrials:
         outcomes: dict[int, Receipt | FoldawayError] = {}
         try:
             collector = self.collector(name)
-            plan = collector.shard.plan
+            plan = collector.plan
             if len(lot) > 1:
                 small = {i: (body, sent.media_type) for i, (body, sent) in enumerate(lot) if _is_small(body, sent)}
                 decoded = decode_together(small, plan, SMALL)
@@ -98,9 +98,9 @@ class RecordTrials:
         whose = (name, sent.numbers.producer, sent.token)
         return None if self._producers.known(*whose) else partial(self._producers.claim, *whose)
 
-    def _note_stored(self, name: str, collector: Collector) -> None:
-        if collector.shard.stored is not None:
-            self.forgotten[name] = collector.shard.stored
+    def _note_stored(self, name: str, collector: RecordInbox) -> None:
+        if collector.stored is not None:
+            self.forgotten[name] = collector.stored
 
     def fold_decoys(self) -> None:
         """Overwrite what the last batches have left in the linear algebra's working memory."""
@@ -149,12 +149,13 @@ class RecordTrials:
         if row.final is not None:  # once more: the key may have outlived a crash
             return self._store.close_trial(name, row.final), None
         try:
-            shard, shards = self.collector(name).shard, self._store.shards.all(name)
+            collector, shards = self.collector(name), self._store.shards.all(name)
         except Superseded:
             if not without_effects:
                 raise
             return self._close_lost(Plan.loads(row.plan)), None
-        plan, whole = shard.plan, shard.whole(shards)
+        plan, live = collector.plan, collector.live(shards)
+        whole = merged(plan, [row for row in shards if row.shard != self._shard]).merge(live)
         audited = audit(plan, whole.tallies) if plan.release is None else None
         if plan.release is not None:  # however few have come, since a refusal would depend on exact counts
             whole.release(everywhere=False)  # drawn once: what is told is stored in the transaction that closes
@@ -165,7 +166,7 @@ class RecordTrials:
         counted = whole.n if told is None else told.records
         lost = None if plan.release is not None else round_count(left_out(shards) + whole.n - counted)
         answer = Answer.of(plan, effects, round_count(counted), lost, final=True)
-        moved = partial(write_sequences, trial=name, sequences=dict(shard.sequences.moves))
+        moved = partial(write_sequences, trial=name, sequences=dict(collector.account.reached.moves))
         closed = self._answers.end(answer, audited, shards, [moved, unless_told])
         del self._collectors[name]
         ours = closed.final == answer.dumps()  # another server may have been faster
@@ -190,14 +191,14 @@ class RecordTrials:
             return []
         try:
             if self._store.trial(name).status != "open":
-                collector.shard.leave_out_pending()  # what no cohort came together for
+                collector.leave_out_pending()
                 del self._collectors[name]
                 self._answers.drop(name)
             else:
-                collector.shard.commit_if_due()
+                collector.commit_if_due()
                 self._note_stored(name, collector)
                 with suppress(TooEarly):
-                    self._told(collector.shard.plan, self._store.shards.all(name), on_tick=True)
+                    self._told(collector.plan, self._store.shards.all(name), on_tick=True)
         except FoldawayError as error:
             return [error]
         return []
@@ -206,25 +207,24 @@ class RecordTrials:
         """Commit what the cohort allows; the rest is given up here, and still with its producers if it has a number."""
         for collector in self._collectors.values():
             with suppress(FoldawayError):
-                collector.shard.commit_if_due()
-        pending = [each for collector in self._collectors.values() for each in collector.shard.pending_from()]
-        return self.given_up() + pending
+                collector.commit_if_due()
+        return [each for collector in self._collectors.values() for each in collector.given_up_at_end()]
 
     def given_up(self) -> list[GivenUp]:
         """What had to be given up since this was last asked, because another server has taken over."""
-        return [each for collector in self._collectors.values() for each in collector.shard.given_up()]
+        return [each for collector in self._collectors.values() for each in collector.given_up()]
 
     def pending(self, name: str | None = None) -> int:
         """Records of all trials, or of one, that wait for their cohort."""
-        return sum(collector.shard.live.pending for of, collector in self._collectors.items() if name in (None, of))
+        return sum(collector.pending for of, collector in self._collectors.items() if name in (None, of))
 
-    def collector(self, name: str) -> Collector:
+    def collector(self, name: str) -> RecordInbox:
         """The trial's shard on this server."""
         if name not in self._collectors:
             if Plan.loads(self._store.trial(name).plan).federated is not None:
                 raise IngestError(409, "the records of this trial stay on its devices, which send reports instead.")
-            collector = self._collectors[name] = Collector(self._store, name, self._shard, self._answers.pace)
-            if collector.shard.plan.release is not None:
+            collector = self._collectors[name] = RecordInbox(self._store, name, self._shard, self._answers.pace)
+            if collector.plan.release is not None:
                 self.uncounted.add(name)
         return self._collectors[name]
 

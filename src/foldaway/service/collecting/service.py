@@ -24,8 +24,8 @@ from foldaway.service.collecting.answers import Answer, Answers, Federated, Hist
 from foldaway.service.collecting.board import Board
 from foldaway.service.collecting.device_trials import DeviceTrials
 from foldaway.service.collecting.numbers import Producers
+from foldaway.service.collecting.record_inbox import GivenUp
 from foldaway.service.collecting.record_trials import RecordTrials
-from foldaway.service.collecting.shard import GivenUp
 from foldaway.service.database.shard_table import left_out
 from foldaway.service.database.store import Store
 from foldaway.service.database.trial_table import TrialRow

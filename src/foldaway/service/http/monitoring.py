@@ -24,7 +24,7 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from foldaway.account.pace import Pace
-from foldaway.service.collecting.shard import GivenUp
+from foldaway.service.collecting.record_inbox import GivenUp
 
 _METHODS = {"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"}
 

@@ -16,8 +16,8 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from foldaway.errors import FoldawayError, IngestError
-from foldaway.service.collecting.collector import Receipt
 from foldaway.service.collecting.numbers import Numbers
+from foldaway.service.collecting.record_inbox import Receipt
 from foldaway.service.collecting.record_trials import Sent
 from foldaway.service.http import problems
 from foldaway.service.http.access import Access

@@ -8,7 +8,7 @@ import msgspec
 from litestar import Response, get, post
 from litestar.params import HeaderParameter, PathParameter
 
-from foldaway.service.collecting.collector import Receipt
+from foldaway.service.collecting.record_inbox import Receipt
 from foldaway.service.collecting.record_trials import Sent
 from foldaway.service.http.access import Access, Name, sender
 from foldaway.service.http.bodies import Asked
