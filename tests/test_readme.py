@@ -32,7 +32,7 @@ def test_the_snippets_run_and_print_what_is_shown(
         for snippet in snippets(README):
             reader.run(snippet)
     printed = capsys.readouterr().out
-    shown = next(block for block in fenced("text") if block.startswith("checkout-button:"))
+    shown = next(block for block in fenced("text") if block.startswith("Ship it:"))
     head = shown.split("…")[0].rstrip()
     assert len(head.splitlines()) > 6
     assert printed.startswith(head)

@@ -3,7 +3,7 @@
 All of them can be pickled, so that they reach the user from a worker process or a cluster.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -72,6 +72,16 @@ def many(count: int, what: str, plural: str = "") -> str:
         ('1 record', '1,200 records', '2 replies')
     """
     return f"{count:,} {what if count == 1 else plural or f'{what}s'}"
+
+
+def joined(names: Sequence[str], last: str = "and") -> str:
+    """Names in a sentence.
+
+    Example:
+        >>> joined(["a", "b", "c"]), joined(["a"])
+        ('a, b and c', 'a')
+    """
+    return f" {last} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

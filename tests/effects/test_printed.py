@@ -93,7 +93,7 @@ def card(effects: fa.Effects) -> list[list[str]]:
 
 def test_a_line_for_every_outcome_comes_first() -> None:
     effects = realistic(1.0)
-    assert str(effects).split("\n\n")[1].startswith("outcome")
+    assert str(effects).split("\n\n")[2].startswith("outcome")  # after what to do, and the number of records
     header, *lines = card(effects)
     assert header == ["outcome", "control", "treatment", "effect", "95 % interval", "verdict"]
     assert not tables(str(effects))

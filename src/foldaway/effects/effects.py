@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import msgspec
 
+from foldaway.effects.decision import Decision, decisions_of
 from foldaway.effects.effect import Effect
 from foldaway.effects.findings import Findings
 from foldaway.effects.headline import Comparison, comparisons, tested
@@ -80,6 +81,23 @@ class Effects(Findings):
         """
         return verdicts_of(self)
 
+    def decisions(self, records_per_day: float | None = None) -> list[Decision]:
+        """What to do with each arm, in one sentence, and the rule that decided: from the plan's outcomes and roles.
+
+        Args:
+            records_per_day: How many records come in a day, if that is known: what is missing is then told in days.
+
+        Example:
+            >>> import foldaway as fa
+            >>> outcomes = [fa.Mean("y", better="higher")]
+            >>> plan = fa.Plan(name="demo", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=outcomes)
+            >>> trial = fa.Trial(plan)
+            >>> trial.fold({"g": ["a", "b"] * 300, "y": [i % 7 + 3 * (i % 2) for i in range(600)]})
+            >>> [decided.sentence for decided in trial.effects().decisions()]
+            ['Ship it: y is higher.']
+        """
+        return decisions_of(self, records_per_day)
+
     def to_string(self, *, all: bool = False) -> str:
         """A line for each outcome and arm; with ``all`` also every estimator, kind of error and segment."""
         alarm = [fill(f"! {self.alarm}", WIDTH, subsequent_indent="  ")] if self.alarm else []
@@ -92,12 +110,14 @@ class Effects(Findings):
             tables += [fill(sentence, WIDTH) for sentence in _joint_sentences(self)]
             tables += [_as_text(table) for table in _by_segment(self)]
         head = fill(_headline(self), WIDTH)
-        return "\n\n".join([head, *alarm, *card, *(["\n".join(notes)] if notes else []), *tables])
+        decided = ["\n".join(fill(each.sentence, WIDTH) for each in self.decisions())] if self.rows else []
+        return "\n\n".join([*decided, head, *alarm, *card, *(["\n".join(notes)] if notes else []), *tables])
 
     def to_html(self, *, all: bool = False) -> str:
         """The same as HTML."""
         alarm = [f"! {self.alarm}"] if self.alarm else []
-        parts = [_paragraphs([_headline(self), *alarm])]
+        decided = [each.sentence for each in self.decisions()]
+        parts = [_paragraphs([*decided, _headline(self), *alarm])]
         if self.rows:
             parts.append(html_table(*scorecard(self)))
         parts.append(_paragraphs(self._remarks(all)))
@@ -121,7 +141,8 @@ class Effects(Findings):
                 "These effects are of the assignment. Those on compliers, who take the treatment up because it was "
                 "offered to them, are in the tables of every estimator: --all, or in Python to_string(all=True)."
             )
-        return [*explanations(self), *more, *self.notes]
+        rules = [each.rule for each in self.decisions()[:1] if each.rule]
+        return [*rules, *explanations(self), *more, *self.notes]
 
     def plot(self, axes: Axes | None = None, *, estimators: bool = False) -> Figure:
         """A forest plot of the effects and their intervals, by matplotlib (``pip install foldaway[plot]``).
@@ -167,7 +188,13 @@ class Effects(Findings):
         faults = [msgspec.structs.asdict(fault) for fault in self.faults]
         about["segments"] = [{**msgspec.structs.asdict(each), "summary": each.summary} for each in self.segments]
         about["plan"] = self.plan.settings()
-        said = {"verdicts": self.verdicts(), "explained": explanations(self), "faults": faults, "effects": self.rows}
+        said = {
+            "decisions": self.decisions(),
+            "verdicts": self.verdicts(),
+            "explained": explanations(self),
+            "faults": faults,
+            "effects": self.rows,
+        }
         return msgspec.json.encode({**about, **said}).decode()
 
     @classmethod
@@ -206,7 +233,7 @@ class Effects(Findings):
     def from_json(cls, text: str | bytes) -> Self:
         """The effects that `to_json` wrote."""
         about = msgspec.json.decode(text)
-        for follows in ("verdicts", "explained"):  # from the rows
+        for follows in ("decisions", "verdicts", "explained"):  # from the rows
             del about[follows]
         rows = [Effect(**_infinite(row)) for row in about.pop("effects")]
         faults = [Fault(**fault) for fault in about.pop("faults")]

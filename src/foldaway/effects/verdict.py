@@ -157,7 +157,7 @@ def _verdict(effects: Findings, comparison: Comparison, once: float | None, ever
         p_value=p,
         verdict=said[0],
         anytime=said[1],
-        words=_words(*said, final=effects.final),
+        words=_words(*said, final=effects.final) + _beyond(outcome, row, said[1]),
         why=why,
         more_records=None if NONE in said else _more(row, said, p, at_any_time, effects.confidence),
     )
@@ -169,6 +169,17 @@ def _words(once: Word, ever: Word, *, final: bool) -> str:
     if once == ever or once in _OPEN:
         return once
     return ever if ever == HARMED else f"{once}, one look"
+
+
+def _beyond(outcome: Outcome, row: Effect, ever: Word) -> str:
+    """That what is shown not to be worse is more: the interval for any number of looks leaves out zero besides.
+
+    That interval is wide enough at each look for some guardrails to be judged so side by side.
+    """
+    end = row.anytime_ci_lower if outcome.better == "higher" else row.anytime_ci_upper
+    if ever != "not worse" or end is None or (end <= 0) == (outcome.better == "higher") or end == 0:
+        return ""
+    return f", and clearly {outcome.better}"
 
 
 def doubt_of(effects: Findings, outcome: str) -> str | None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from foldaway import Effects, Plan
+from foldaway import Effects, Mean, Plan
 from foldaway.keeping.secret import LENGTH
 from foldaway.numerics.block import Block, Floats
 from foldaway.records.batch import Batch
@@ -29,7 +29,7 @@ PLAN = Plan(
     name="checkout-button",
     arm="variant",
     arms={"control": 0.5, "treatment": 0.5},
-    outcomes=["revenue", "converted"],
+    outcomes=[Mean("revenue", better="higher"), Mean("converted", better="higher")],
     covariates=["revenue_before", "country"],
     levels={"country": ["de", "fr", "us"]},
     unit="user_id",

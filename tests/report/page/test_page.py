@@ -187,7 +187,7 @@ def test_each_comparison_has_a_sentence_that_agrees_with_its_interval(name: str)
             assert ("among so many comparisons" in sentence) == alone
         elif effects.alarm is None:
             assert alone
-            assert word.startswith("Higher" if known(lead.estimate) > 0 else "Lower")
+            assert word.startswith("Better" if known(lead.estimate) > 0 else "Worse")
             assert ("however often" in sentence) == (said.anytime == said.verdict)
             if lead.anytime_why is not None:
                 assert sentence.endswith(lead.anytime_why)

@@ -19,6 +19,7 @@ Column = Annotated[str, Meta(min_length=1, description="the name of a column")]
 Name = Annotated[str, Meta(description="a name that no other outcome has")]
 Margin = Annotated[float, Meta(gt=0, lt=1e40, description="a number above 0, in the outcome's own unit of measure")]
 Question = Literal["better", "not worse", "alike"]
+Role = Literal["primary", "guardrail", "secondary"]
 
 DEFAULT = "mean"
 """The kind of a table that names none."""
@@ -37,6 +38,9 @@ class Outcome(Part, frozen=True, kw_only=True):
         question: What to show, in place of a plain comparison: that the arm is ``"better"`` (a one-sided test; by more
             than the `margin`, if there is one), ``"not worse"`` by more than the `margin`, or ``"alike"``, no farther
             from the control than the `margin` in either direction.
+        role: What it counts for when the arm is judged: a ``"primary"`` outcome is to become better, a ``"guardrail"``
+            must not become worse, a ``"secondary"`` one informs. If left out, an outcome that is to be shown not worse
+            is a guardrail, any other with `better` or a `question` is primary, and the rest are secondary.
         missing: Whether a record without it is faulty, ``"refused"``, or counts for all other outcomes, ``"allowed"``.
     """
 
@@ -56,6 +60,7 @@ class Outcome(Part, frozen=True, kw_only=True):
     better: Literal["higher", "lower"] | None = None
     margin: Margin | None = None
     question: Question | None = None
+    role: Role | None = None
     missing: Literal["refused", "allowed"] = "refused"
 
     def __post_init__(self) -> None:
@@ -123,6 +128,21 @@ class Outcome(Part, frozen=True, kw_only=True):
         return self.asks == "not worse"
 
     @property
+    def counts_as(self) -> Role:
+        """Its role when the arm is judged.
+
+        Example:
+            >>> from foldaway.plan import Mean
+            >>> Mean("y").counts_as, Mean("y", better="higher", margin=1).counts_as
+            ('secondary', 'guardrail')
+        """
+        if self.role is not None:
+            return self.role
+        return (
+            "guardrail" if self.guardrail else "secondary" if self.better is None and self.asks is None else "primary"
+        )
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The columns that it is computed from."""
         return tuple(dict.fromkeys(value.column for value in self.values))
@@ -132,6 +152,8 @@ class Outcome(Part, frozen=True, kw_only=True):
         if self.asks in ("better", "not worse") and self.better is None:
             setting = "margin" if self.question is None else "question"
             yield f"the {setting} of {self.default_name!r} needs `better`: whether higher or lower values are better."
+        elif self.role in ("primary", "guardrail") and self.better is None and self.asks is None:
+            yield f'the role "{self.role}" of {self.default_name!r} needs `better`: whether higher or lower is better.'
         if self.asks in ("not worse", "alike") and self.margin is None:
             yield f'"{self.asks}" needs a `margin`: how far {self.default_name!r} may differ and still count as that.'
 

@@ -37,7 +37,8 @@ from foldaway.tallies.moments import ArmTally
 def effects_page(effects: Effects, ledger: Ledger | None = None) -> Report:
     """What effects alone can tell: they know neither the covariates' balance nor what was kept."""
     first = [asked(effects.plan), found(effects, None), *_segments(effects), trust(effects, None)]
-    return _page(effects, [*first, *_proven(Ledger() if ledger is None else ledger)])
+    ledger = Ledger() if ledger is None else ledger
+    return _page(effects, [*first, *_proven(ledger)], ledger)
 
 
 def trial_page(effects: Effects, plan: Plan, tallies: Held, saved: Saved) -> Report:
@@ -57,7 +58,7 @@ def trial_page(effects: Effects, plan: Plan, tallies: Held, saved: Saved) -> Rep
         _solved(audit(plan, tallies), told=effects.rounded),
         *_proven(saved.ledger),
     ]
-    return _page(effects, sections)
+    return _page(effects, sections, saved.ledger)
 
 
 def spreads(effects: Effects, plan: Plan, arms: Sequence[ArmTally]) -> Spreads:
@@ -164,14 +165,35 @@ def _proven(ledger: Ledger) -> Iterator[Section]:
     yield Section("proven", "Can it be proven?", body)
 
 
-def _page(effects: Effects, sections: Sequence[Section]) -> Report:
+def _page(effects: Effects, sections: Sequence[Section], ledger: Ledger) -> Report:
     today = datetime.now(UTC)
     end = (
         f"Created on {today.day} {today:%B %Y} with foldaway {version('foldaway')}, which keeps no individual records. "
         "This page is self-contained: it loads nothing and sends nothing."
     )
     first = [_glance(effects)] if any(row.estimate is not None for row in effects) else []
-    return document(effects.trial, html(_lead(effects), _alarm(effects)), [*first, *sections], tag("p", end))
+    return document(
+        effects.trial,
+        html(_decided(effects, ledger), _lead(effects), _alarm(effects)),
+        [*first, *sections],
+        tag("p", end),
+    )
+
+
+def _decided(effects: Effects, ledger: Ledger) -> Html | None:
+    """What to do, for whoever reads no further, and the rule that decided."""
+    if not any(row.estimate is not None for row in effects):
+        return None
+    decided = effects.decisions(_records_per_day(effects, ledger))
+    sentences = [tag("p", each.sentence, class_=f"decision {each.choice.replace(' ', '-')}") for each in decided]
+    return html(*sentences, tag("p", decided[0].rule, class_="kind") if decided[0].rule else None)
+
+
+def _records_per_day(effects: Effects, ledger: Ledger) -> float | None:
+    """How many records came in a day so far, if the ledger tells of more than a day."""
+    times = [datetime.fromisoformat(each.entry.time) for each in ledger.lines]
+    days = (max(times) - min(times)).total_seconds() / 86_400 if times else 0.0
+    return sum(effects.counts.values()) / days if days >= 1 else None
 
 
 def _lead(effects: Effects) -> Html:

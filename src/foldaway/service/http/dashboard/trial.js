@@ -25,6 +25,13 @@ const ALARMS = {
 };
 const NONE_YET = { found: null };
 
+/** The sentence for whoever reads no further, one for each arm, and the rule that decided. */
+function decisions({ decisions: those }) {
+  const rule = those[0]?.rule;
+  return [...those.map((each) => h("p", { class: "decision" }, named(each.sentence))),
+    rule ? h("p", { class: "soft small" }, named(rule)) : null].filter(Boolean);
+}
+
 class TrialPage {
   constructor(view, name) {
     this.name = name;
@@ -34,6 +41,7 @@ class TrialPage {
     this.kept = new Kept();
     this.pill = h("span", {});
     this.title = h("div", { class: "heading" }, h("h1", {}, named(name)), this.pill);
+    this.decided = h("div", { class: "decided" });
     this.alarms = h("div", { class: "alarms" });
     this.headline = h("h2", { class: "headline", id: "verdict" }, "Asking for the trial …");
     this.explained = h("p", { class: "explained" });
@@ -60,7 +68,7 @@ class TrialPage {
     this.manage = new Manage(name, () => this.poll.soon(0));
     view.append(
       h("nav", { "aria-label": "Back" }, h("a", { href: "#/", class: "back" }, "← All trials")),
-      this.title, this.alarms,
+      this.title, this.decided, this.alarms,
       h("div", { class: "columns" },
         h("div", { class: "main" }, this.glance, this.now, this.forest, this.segments, this.rest),
         h("div", { class: "side" }, this.kept.element, this.arms, this.federated, this.about, this.planned, this.manage.element)));
@@ -130,6 +138,7 @@ class TrialPage {
     this.drawAbout();
     this.arms.replaceChildren(...arms(found, this.plan));
     const row = found && this.choice.among(this.rows);
+    this.decided.replaceChildren(...(row ? decisions(found) : []));
     for (const part of this.whenThere) part.hidden = !row;
     this.noCourse.hidden = !(row && this.plan.federated);
     if (!row) {
