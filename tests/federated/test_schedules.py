@@ -10,7 +10,7 @@ import pytest
 
 from foldaway.federated.device.state import MemoryStore
 from foldaway.federated.messages import Kind, Stage
-from foldaway.service.collecting.device_collector import DeviceCollector
+from foldaway.service.collecting.device_inbox import DeviceInbox
 from foldaway.service.database.device_table import Known
 from postgres import quick_folder
 from schedules import Schedule, Tale
@@ -47,12 +47,12 @@ def test_with_the_devices_state_in_files() -> None:
 
 def test_a_report_that_is_counted_twice_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Teeth: a coordinator that does not look for numbers it has seen."""
-    look = DeviceCollector._answered
+    look = DeviceInbox._answered
 
-    def careless(self: DeviceCollector, kind: Kind, number: bytes, stage: Stage, known: dict[bytes, Known]) -> Any:
+    def careless(self: DeviceInbox, kind: Kind, number: bytes, stage: Stage, known: dict[bytes, Known]) -> Any:
         return None if kind == "reports" and number in known else look(self, kind, number, stage, known)
 
-    monkeypatch.setattr(DeviceCollector, "_answered", careless)
+    monkeypatch.setattr(DeviceInbox, "_answered", careless)
     monkeypatch.setattr("foldaway.service.database.device_table._use", lambda *_: None)
     assert shows("is counted 2 times", range(0, 40, 4))  # mode one-message
 

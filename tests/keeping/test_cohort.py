@@ -30,7 +30,7 @@ from foldaway.errors import MessageError, RecordError, StateError, TooEarly
 from foldaway.federated.messages import Enrolment, Sums, encoded, new_number, packed
 from foldaway.federated.site.site import fold_site
 from foldaway.keeping.cohort import Newcomers, too_few_to_publish
-from foldaway.service.collecting.device_collector import DeviceCollector
+from foldaway.service.collecting.device_inbox import DeviceInbox
 from foldaway.service.collecting.record_inbox import RecordInbox
 from foldaway.service.collecting.record_store import merged
 from foldaway.service.collecting.service import Service
@@ -147,7 +147,7 @@ class Devices(User):
         super().__init__(plan, folder)
         self.database = Database.open(str(folder), VAULT)
         self.database.create_trial(plan, None)
-        self.collector = DeviceCollector(self.database, plan, "main")
+        self.collector = DeviceInbox(self.database, plan, "main")
 
     def take(self, records: pa.Table) -> None:
         rows = [(new_number(), row["group"], row["y"]) for row in records.to_pylist()]
@@ -408,7 +408,7 @@ def test_tallies_of_a_site_are_of_a_cohort_in_every_arm_that_has_units(seed: int
         state = fa.fold_files(str(tmp_path / "site.csv"), plan)
     database = Database.open(str(tmp_path / "database"), VAULT)
     database.create_trial(plan, None)
-    collector = DeviceCollector(database, plan, "main")
+    collector = DeviceInbox(database, plan, "main")
     if allowed:
         assert fold_site(plan, [str(tmp_path / "site.csv")]).n == len(lines)
         assert collector.receive_site(new_number(), state.dumps()).durable

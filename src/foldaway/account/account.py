@@ -98,19 +98,24 @@ class Account(Generic[T, R]):
     Args:
         store: Where they are durable.
         pace: When what is pending may become durable; at once if left out.
+        lose: Called with what had to be given up.
 
     Attributes:
         durable: What is durable.
         live: That, and what was folded since.
         reached: How far the source of these was read.
         waiting: How long what is pending waits to be stored.
-        lost: What was given up.
     """
 
-    def __init__(self, store: AccountStore[T, R], pace: Pace | None = None) -> None:
+    def __init__(
+        self,
+        store: AccountStore[T, R],
+        pace: Pace | None = None,
+        lose: Callable[[Lost[R]], None] = lambda lost: None,
+    ) -> None:
         self._store = store
         self._pace = pace or Pace()
-        self.lost: list[Lost[R]] = []
+        self._lose = lose
         durable = store.read()
         self._begin(durable, durable.tallies.copy())
 
@@ -125,7 +130,7 @@ class Account(Generic[T, R]):
         """Give up what is pending: start again from what is durable."""
         durable = self._store.read()
         if self.pending:
-            self.lost.append(Lost(self.pending, self.reached, durable.version != self.durable.version))
+            self._lose(Lost(self.pending, self.reached, durable.version != self.durable.version))
         self._begin(durable, durable.tallies.copy())
 
     def rebase(self) -> bool:

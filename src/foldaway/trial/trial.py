@@ -24,7 +24,6 @@ from foldaway.errors import (
     instead_of,
     many,
 )
-from foldaway.evidence.ledger import Ledger
 from foldaway.inference.adjusting import Start
 from foldaway.inference.fixing import fixed
 from foldaway.keeping.cohort import Newcomers, Told
@@ -312,11 +311,6 @@ class Trial:
         """
         if self.unfixed:
             self.tallies = fixed(self.tallies, start)
-
-    def written(self, ledger: Ledger | None = None) -> None:
-        """Count newcomers anew, for the tallies were just written; with the ledger as it is there."""
-        self.newcomers = Newcomers()
-        self.chronicle.ledger = ledger or self.chronicle.ledger
 
     def dumps(self) -> bytes:
         """The state as bytes: the plan and its tallies, with coefficients fixed; the key is not in it."""

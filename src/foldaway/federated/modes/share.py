@@ -18,6 +18,7 @@ from foldaway.errors import MessageError, StateError
 from foldaway.federated.messages import Counted, Moments
 from foldaway.federated.replies.published import Published
 from foldaway.federated.replies.tally import Replies
+from foldaway.keeping.cohort import Newcomers
 from foldaway.keeping.state import pack, unpack
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
@@ -113,6 +114,20 @@ class Share:
             raise StateError("the state does not fit its plan: it has replies of other arms.")
         replies = [Replies.restore(state, published.segments) for state in saved.replies]
         return cls(trial, replies, saved.devices, saved.largest)
+
+    @property
+    def n(self) -> int:
+        """The number of records."""
+        return self.trial.n
+
+    @property
+    def newcomers(self) -> Newcomers:
+        """How many messages have come since the share was last stored; each is of a unit of its own."""
+        return self.trial.newcomers
+
+    @newcomers.setter
+    def newcomers(self, newcomers: Newcomers) -> None:
+        self.trial.newcomers = newcomers
 
     def copy(self) -> Self:
         """A share of its own with the same tallies."""

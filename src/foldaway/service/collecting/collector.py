@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Generic
 
-from foldaway.account.account import Account, AccountStore, F, R, T
+from foldaway.account.account import Account, AccountStore, F, Lost, R, T
 from foldaway.account.pace import Pace
 from foldaway.errors import Conflict
 from foldaway.plan import Plan
@@ -23,7 +24,8 @@ class Collector(ABC, Generic[T, R]):
     """
 
     def __init__(self, place: AccountStore[T, R], shards: ShardTable, shard: str, pace: Pace | None) -> None:
-        self.account = Account(place, pace)
+        self._open = partial(Account[T, R], place, pace, self._lose)
+        self.account = self._open()
         self._shards = shards
         self._shard = shard
         self._left_out = 0  # given up, and not yet counted as such in the database
@@ -77,14 +79,16 @@ class Collector(ABC, Generic[T, R]):
 
     def leave_out_pending(self) -> None:
         """Once the trial has moved on: give up what no cohort came together for, and count it."""
-        count = self.pending
-        self.account.fall_back()  # with its numbers: none of what is given up may be in a later commit
-        if count:
-            self.account.lost.pop()
-        self._left_out += count
+        count, account = self.pending, self._open()
+        # Tallies and numbers together, or neither: none of what is given up may be in a later commit.
+        self.account, self._left_out = account, self._left_out + count
         if self._left_out:
             self._shards.leave_out(self.plan.name, self._shard, self._left_out)
             self._left_out = 0
+
+    def _lose(self, lost: Lost[R]) -> None:
+        """What was pending was given up, and comes again from where it came."""
+        return None
 
     @abstractmethod
     def _is_overtaken(self) -> bool:

@@ -27,7 +27,7 @@ from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import Census, too_early
 from foldaway.plan import Plan
 from foldaway.service.collecting.answers import Answer, Answers, Candidate, Federated
-from foldaway.service.collecting.device_collector import DeviceCollector, Outcome
+from foldaway.service.collecting.device_inbox import DeviceInbox, Outcome
 from foldaway.service.database.device_table import write_arrivals
 from foldaway.service.database.outages import again_after
 from foldaway.service.database.shard_table import ShardRow, left_out, versions
@@ -48,10 +48,10 @@ class DeviceTrials:
         self._shard = shard
         self._answers = answers
         self.uncounted = set[str]()
-        self._trials: dict[str, DeviceCollector] = {}  # those of which something is in memory
+        self._trials: dict[str, DeviceInbox] = {}  # those of which something is in memory
 
     def receive(self, name: str, kind: Kind, bodies: Sequence[bytes | bytearray]) -> list[Outcome]:
-        """Take messages in; see ``DeviceCollector.receive``."""
+        """Take messages in; see ``DeviceInbox.receive``."""
         return self.collector(self.plan(name)).receive(kind, bodies)
 
     def receive_site(self, name: str, number: bytes, data: bytes | bytearray, token: str | None = None) -> Received:
@@ -278,10 +278,10 @@ class DeviceTrials:
             raise IngestError(409, "this trial takes records, not reports of devices: its plan has no `federated`.")
         return plan
 
-    def collector(self, plan: Plan) -> DeviceCollector:
+    def collector(self, plan: Plan) -> DeviceInbox:
         """This server's share of a trial."""
         if plan.name not in self._trials:
-            self._trials[plan.name] = DeviceCollector(self._store, plan, self._shard, self._answers.pace)
+            self._trials[plan.name] = DeviceInbox(self._store, plan, self._shard, self._answers.pace)
             if plan.release is not None:
                 self.uncounted.add(plan.name)
         return self._trials[plan.name]

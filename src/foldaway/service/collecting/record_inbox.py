@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from foldaway.account.account import Lost
 from foldaway.account.pace import Pace
 from foldaway.errors import FoldawayError, TrialClosed
 from foldaway.service.collecting.collector import Collector
@@ -89,6 +90,7 @@ class RecordInbox(Collector[Trial, Sequences]):
     def __init__(self, store: Store, trial: str, shard: str, pace: Pace | None = None) -> None:
         self._store = store
         self._place = RecordStore(store, trial, shard)
+        self._lost: list[GivenUp] = []
         super().__init__(self._place, store.shards, shard, pace)
         self._fingerprint = self.plan.fingerprint
 
@@ -136,14 +138,16 @@ class RecordInbox(Collector[Trial, Sequences]):
 
     def given_up(self) -> list[GivenUp]:
         """What had to be given up since this was last asked."""
-        lost = self.account.lost.copy()
-        self.account.lost.clear()
-        return [self._given_up(each.records, each.reached, _TAKEN if each.overtaken else "") for each in lost]
+        lost, self._lost = self._lost, []
+        return lost
 
     def given_up_at_end(self) -> list[GivenUp]:
         """The same, with what is pending: the server stops."""
         pending = [self._given_up(self.pending, self.account.reached)] if self.pending else []
         return self.given_up() + pending
+
+    def _lose(self, lost: Lost[Sequences]) -> None:
+        self._lost.append(self._given_up(lost.records, lost.reached, _TAKEN if lost.overtaken else ""))
 
     def _given_up(self, records: int, numbers: Sequences, reason: str = "") -> GivenUp:
         return GivenUp(self.plan.name, records, numbers.unnumbered, sorted(numbers.moves), reason)

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from foldaway.errors import Conflict, TrialClosed
 from foldaway.federated.coordinator.closing import Closing, Situation
-from foldaway.federated.messages import Stage
+from foldaway.federated.messages import Kind, Stage
 from foldaway.federated.modes.share import Devices
 from foldaway.plan import Plan
 from foldaway.service.database.seals import SealedTable
@@ -36,12 +36,26 @@ class Arrivals:
         fresh: Numbers that were not enrolled, of moments and of sites.
         reported: Reports by arm.
         enrolled: Devices that join with it: the units of a site.
+        also: What else is changed with it.
     """
 
     used: set[bytes] = field(default_factory=set)
     fresh: set[bytes] = field(default_factory=set)
     reported: Counter[str] = field(default_factory=Counter)
     enrolled: Counter[str] = field(default_factory=Counter)
+    also: list[Change] = field(default_factory=list)
+
+    def __copy__(self) -> Self:
+        counts = Counter(self.reported), Counter(self.enrolled)
+        return type(self)(set(self.used), set(self.fresh), *counts, list(self.also))
+
+    def add(self, kind: Kind, number: bytes, arm: str) -> None:
+        """A message of this number is to be folded."""
+        if kind == "moments":
+            self.fresh.add(number)
+        else:
+            self.used.add(number)
+            self.reported[arm] += 1
 
 
 def hashed(plan: Plan, number: bytes) -> bytes:
@@ -121,8 +135,6 @@ class DeviceTable(SealedTable):
         n: int,
         state: bytes,
         arrivals: Arrivals,
-        stages: Iterable[Stage],
-        also: Iterable[Change] = (),
     ) -> int:
         """Make a share durable together with the numbers of the messages in it, and what else there is: all or nothing.
 
@@ -130,15 +142,15 @@ class DeviceTable(SealedTable):
             The new version.
 
         Raises:
-            TrialClosed: The trial is no longer in one of these stages.
+            TrialClosed: The trial takes no more of these messages: moments must be in what is published, and sites,
+                as devices, join while it is open.
             Conflict: Another server has taken one of the messages; nothing was changed.
         """
+        stages = ("open",) if arrivals.fresh else ("open", "replying")
         with self._seals.sealing(self._engine, "trials") as (connection, sealing):
             if _situation(connection, plan, lock=True).stage not in stages:
                 raise TrialClosed(f"the trial {plan.name} is closed and takes no more of these messages.")
             write_arrivals(connection, plan.name, arrivals)
-            for each in also:
-                each(connection)
             write_shard(connection, sealing, plan.name, shard, version=version, n=n, state=state)
         return version + 1
 
@@ -205,6 +217,8 @@ def write_arrivals(connection: sa.Connection, trial: str, arrivals: Arrivals) ->
     _use(connection, trial, arrivals.used)
     _insert(connection, trial, dict.fromkeys(arrivals.fresh), used=True)
     _count(connection, trial, arrivals.enrolled, arrivals.reported)
+    for change in arrivals.also:
+        change(connection)
 
 
 def _use(connection: sa.Connection, trial: str, numbers: Iterable[bytes]) -> None:

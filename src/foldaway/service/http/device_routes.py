@@ -12,7 +12,7 @@ from litestar.params import HeaderParameter
 from foldaway.errors import IngestError
 from foldaway.federated.messages import MEDIA_TYPE, Kind, Received, encoded
 from foldaway.federated.modes import most_bytes
-from foldaway.service.collecting.device_collector import Outcome
+from foldaway.service.collecting.device_inbox import Outcome
 from foldaway.service.http.access import Access, Name, sender
 from foldaway.service.http.bodies import Asked, read_body, require_kind
 from foldaway.service.http.documents import MessageOperation, TalliesOperation, about

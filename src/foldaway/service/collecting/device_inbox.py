@@ -1,20 +1,17 @@
-"""One federated trial on one server: messages in, each counted once; shares out, a cohort of devices apart.
+"""One federated trial on one server: messages in, each counted once.
 
-As with batches of records, ``durable`` is what the database holds of this server's share, and ``live`` is that and the
-messages folded since. A commit writes the live tallies, marks the messages' numbers as used and counts the reports, in
-one transaction. A site's tallies are a cohort by themselves, and are committed without the messages that still wait for
-theirs. Of single devices nothing is in memory but the numbers of a cohort that has not come together yet.
+A site's tallies are a cohort by themselves, and are committed without the messages that still wait for theirs. Of
+single devices nothing is in memory but the numbers of a cohort that has not come together yet.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from copy import copy
-from dataclasses import dataclass, field
-from typing import Any, Self
+from functools import partial
+from typing import Any
 
-from foldaway.account.pace import Pace, Waiting
+from foldaway.account.pace import Pace
 from foldaway.errors import (
     Conflict,
     FoldawayError,
@@ -29,14 +26,13 @@ from foldaway.errors import (
 from foldaway.federated.messages import Enrolment, Kind, Moments, Received, Sent, Stage, decoded
 from foldaway.federated.modes import mode_of, site_mode_of
 from foldaway.federated.modes.share import Share
-from foldaway.federated.replies.published import Published
 from foldaway.keeping.cohort import Newcomers, least_to_publish, too_few_to_send
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
+from foldaway.service.collecting.collector import Collector
+from foldaway.service.collecting.device_store import DeviceStore
 from foldaway.service.database.device_table import Arrivals, DeviceTable, Enrolled, Known, hashed
-from foldaway.service.database.shard_table import ShardRow
 from foldaway.service.database.store import Store
-from foldaway.service.database.tables import Change
 from foldaway.service.database.token_table import bringing
 
 Outcome = Received | FoldawayError
@@ -49,75 +45,20 @@ _NEW = Known(used=False, mark=None)
 _DURABLE, _WAITS = Received(repeated=True, durable=True), Received(repeated=True, durable=False)
 
 
-@dataclass
-class _Pending:
-    """What is folded and not yet durable.
-
-    Attributes:
-        live: The durable share, and the messages folded since.
-        waiting: How long they wait to be stored.
-        newcomers: How many there are.
-        arrivals: The hashes of their numbers, and how many are reports.
-    """
-
-    live: Share
-    waiting: Waiting
-    newcomers: Newcomers = field(default_factory=Newcomers)
-    arrivals: Arrivals = field(default_factory=Arrivals)
-
-    def copy(self) -> Self:
-        """The same, to go back to."""
-        arrivals = Arrivals(set(self.arrivals.used), set(self.arrivals.fresh), Counter(self.arrivals.reported))
-        return type(self)(self.live.copy(), copy(self.waiting), self.newcomers, arrivals)
-
-    def add(self, kind: Kind, number: bytes, arm: str) -> None:
-        """A message of this number is to be folded."""
-        if kind == "moments":
-            self.arrivals.fresh.add(number)
-        else:
-            self.arrivals.used.add(number)
-            self.arrivals.reported[arm] += 1
-        self.newcomers += Newcomers(1, 1)
-        self.waiting.came(Newcomers(1, 1), self.newcomers)
-
-
-class DeviceCollector:
-    """A federated trial's share on this server. Not for several threads at once: the server has one that folds."""
+class DeviceInbox(Collector[Share, Arrivals]):
+    """Takes devices' messages into this server's account of a federated trial."""
 
     def __init__(self, store: Store, plan: Plan, shard: str, pace: Pace | None = None) -> None:
-        self._store = store
-        self._pace = pace or Pace()
+        place = DeviceStore(store, plan, shard)
+        super().__init__(place, store.shards, shard, pace)
+        self.published = place.published
         self._table = store.devices
         self._mode = mode_of(plan)
-        self.plan = plan
-        self.shard = shard
-        self._published: Published | None = None
-        self._given_up = 0  # messages left out, and not yet counted as such in the database
-        self._reload()
-
-    def _reload(self) -> None:
-        """Start again from what is durable; messages folded since are with their devices."""
-        row = self._store.shards.one(self.plan.name, self.shard)
-        durable = Share.of(self.plan, row.state, self.published())
-        # All at once, when nothing can fail any more: older tallies under a newer version would overwrite what is safe.
-        self._version, self._durable = row.version, durable
-        self._wait(durable)
-
-    def _wait(self, durable: Share) -> None:
-        """Begin to wait for the next cohort."""
-        self._pending = _Pending(durable.copy(), Waiting(self.plan.privacy, self._pace))
-
-    def published(self) -> Published | None:
-        """What was published when the trial began to close, if the mode publishes anything."""
-        if self._published is None and self._mode.replies:
-            data = self._table.published(self.plan.name)
-            self._published = None if data is None else Published.loads(data, self.plan)
-        return self._published
 
     @property
-    def pending(self) -> int:
-        """Messages folded since the last commit."""
-        return self._pending.newcomers.records
+    def arrivals(self) -> Arrivals:
+        """The numbers of the messages that are pending."""
+        return self.account.reached
 
     def receive(self, kind: Kind, bodies: Bodies) -> list[Outcome]:
         """Take messages of one kind in, and say of each what became of it.
@@ -127,20 +68,11 @@ class DeviceCollector:
             Unavailable: The database cannot be reached; nothing was taken.
         """
         if kind == "enrolments":
-            return _enrol(self._table, self._durable, bodies)
+            return _enrol(self._table, self.account.durable.tallies, bodies)
         self.leave_out_late_moments()
-        before = self._pending.copy()
         try:
-            outcomes = self._take(kind, bodies)
-            self.commit_if_due(on_tick=False)
-        except Conflict:
-            raise  # with all that was pending
-        except BaseException as error:
-            # Not acknowledged: as if nothing had come. Should the database have taken it nevertheless, the version
-            # is no longer ours, and the next commit is a Conflict.
-            self._pending = before
-            if not isinstance(error, TrialClosed):
-                raise
+            outcomes = self.collect(partial(self._take, kind, bodies))
+        except TrialClosed:
             # Another server has moved on in between. Of these messages some may be durable all the same: each gets
             # the answer that it would get now.
             self.leave_out_late_moments()
@@ -151,13 +83,16 @@ class DeviceCollector:
 
     def leave_out_late_moments(self) -> None:
         """Give up moments that wait here while another server has begun to close, and published without them."""
-        late = self._pending.arrivals.fresh and self._table.situation(self.plan).stage != "open"
-        if late or self._given_up:
+        late = self.arrivals.fresh and self._table.situation(self.plan).stage != "open"
+        if late or self._left_out:
             self.leave_out_pending()
+
+    def _is_overtaken(self) -> bool:
+        return any(each.used for each in self._table.known(self.plan.name, self.arrivals.used).values())
 
     def _take(self, kind: Kind, bodies: Bodies) -> list[Outcome]:
         """Fold what may be folded: moments, each under a number of its own, or reports, under enrolled ones."""
-        moments, mode, live = kind == "moments", self._mode, self._pending.live
+        moments, mode, live = kind == "moments", self._mode, self.account.live
         if moments and not mode.replies:
             raise MessageError("devices of this trial send no moments: its plan is not of the mode scores.")
         outcomes, messages = _read(bodies, Moments if moments else mode.reports)
@@ -176,7 +111,8 @@ class DeviceCollector:
                 try:
                     values.append(mode.check(live, message, published))
                     taken.append(message)
-                    self._pending.add(kind, numbers[place], message.arm)
+                    self.arrivals.add(kind, numbers[place], message.arm)
+                    self.account.came(Newcomers(1, 1))
                     outcome = Received(repeated=False, durable=False)
                 except (MessageError, TooEarly) as refused:
                     outcome = refused.with_traceback(None)  # its frames hold the messages
@@ -188,7 +124,7 @@ class DeviceCollector:
         """What is to be said of a message from its number alone, if that is enough."""
         if known.get(number, _NEW).used:
             return _DURABLE
-        if any(number in numbers for numbers in (self._pending.arrivals.used, self._pending.arrivals.fresh)):
+        if any(number in numbers for numbers in (self.arrivals.used, self.arrivals.fresh)):
             return _WAITS
         if kind == "moments" and number in known:
             return MessageError("this number is enrolled for a report; moments need one of their own.")
@@ -214,79 +150,19 @@ class DeviceCollector:
             return _DURABLE
         if stage != "open":  # as devices, sites join while it is open
             raise _too_late(self.plan)
-        site = mode.site(self._durable, bytes(data))
+        site = mode.site(self.account.durable.tallies, bytes(data))
         units = Counter(dict(zip(self.plan.arms, site.devices, strict=True)))
         if too_few_to_send(self.plan.privacy, units):
             least = f"{many(least_to_publish(self.plan.privacy), 'unit')}, the plan's `cohort` or `smallest_cell`"
             raise MessageError(f"the tallies of an arm are of fewer than {least}; they would say too much.")
-        durable, live = self._durable.merge(site), self._pending.live.merge(site)
         try:
             also = [] if token is None else [bringing(token, units.total())]
-            self._write(durable, Arrivals(fresh={key}, reported=units, enrolled=units), ("open",), also)
+            self.account.bring(site, Arrivals(fresh={key}, reported=units, enrolled=units, also=also))
         except TrialClosed:
             if self._table.known(self.plan.name, [key]):
                 return _DURABLE  # another server has taken it, and moved on
             raise
-        self._pending.live = live
         return Received(repeated=False, durable=True)
-
-    def commit_if_due(self, *, on_tick: bool = True) -> None:
-        """Make the live tallies durable, with the numbers of what is in them, if a cohort has waited long enough."""
-        pending = self._pending
-        if not pending.waiting.is_over(pending.newcomers, on_tick=on_tick):
-            return
-        # Moments must be in what is published.
-        stages: tuple[Stage, ...] = ("open",) if pending.arrivals.fresh else ("open", "replying")
-        self._write(pending.live, pending.arrivals, stages)
-        self._wait(self._durable)
-
-    def _write(self, share: Share, arrivals: Arrivals, stages: tuple[Stage, ...], also: Sequence[Change] = ()) -> None:
-        try:
-            self._version = self._table.commit(
-                self.plan,
-                self.shard,
-                version=self._version,
-                n=share.trial.n,
-                state=share.dumps(),
-                arrivals=arrivals,
-                stages=stages,
-                also=also,
-            )
-        except Conflict:
-            # Another server has taken some of the same messages: what is pending here will come again.
-            self._reload()
-            raise
-        self._durable = share
-
-    def live(self, shards: Sequence[ShardRow]) -> Share:
-        """This server's share with what is pending.
-
-        Raises:
-            Conflict: What is pending here is no longer to be counted: another server has taken some of it, or the share
-                is not the one that it was built upon. It must come again.
-        """
-        taken = self._table.known(self.plan.name, self._pending.arrivals.used).values()
-        if (
-            any(each.used for each in taken)
-            or sum(row.version for row in shards if row.shard == self.shard) != self._version
-        ):
-            self._reload()
-            raise Conflict("another server has taken the same messages, or written this one's share, in between.")
-        return self._pending.live
-
-    @property
-    def arrivals(self) -> Arrivals:
-        """The numbers of the messages that are pending."""
-        return self._pending.arrivals
-
-    def leave_out_pending(self) -> None:
-        """Once the trial has moved on: give up the messages that no cohort came together for, and count them."""
-        count = self.pending
-        self._reload()  # tallies and numbers together, or neither: none of what is given up may be in a later commit
-        self._given_up += count
-        if self._given_up:
-            self._store.shards.leave_out(self.plan.name, self.shard, self._given_up)
-            self._given_up = 0
 
 
 def _read(bodies: Bodies, kind: type[Sent]) -> tuple[list[Outcome], dict[int, Sent]]:

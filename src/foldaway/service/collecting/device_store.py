@@ -1,0 +1,44 @@
+"""One server's share of a federated trial in the database: tallies, and the numbers of the messages in them."""
+
+from __future__ import annotations
+
+from foldaway.account.account import AccountStore, Durable
+from foldaway.federated.modes import mode_of
+from foldaway.federated.modes.share import Share
+from foldaway.federated.replies.published import Published
+from foldaway.plan import Plan
+from foldaway.service.database.device_table import Arrivals
+from foldaway.service.database.store import Store
+
+
+class DeviceStore(AccountStore[Share, Arrivals]):
+    """This server's share of a federated trial. A commit marks the numbers of its messages as used."""
+
+    def __init__(self, store: Store, plan: Plan, shard: str) -> None:
+        self._shards, self._table = store.shards, store.devices
+        self._plan, self._shard = plan, shard
+        self._published: Published | None = None
+
+    def read(self) -> Durable[Share, Arrivals]:
+        """What is durable, and the numbers of nothing pending."""
+        row = self._shards.one(self._plan.name, self._shard)
+        return Durable(Share.of(self._plan, row.state, self.published()), Arrivals(), row.version)
+
+    def write(self, was: Durable[Share, Arrivals], tallies: Share, reached: Arrivals) -> Durable[Share, Arrivals]:
+        """Write the tallies, mark the messages' numbers as used, and count the reports, in one transaction.
+
+        Raises:
+            TrialClosed: The trial takes no more of these messages.
+        """
+        state = tallies.dumps()
+        version = self._table.commit(
+            self._plan, self._shard, version=was.version, n=tallies.n, state=state, arrivals=reached
+        )
+        return Durable(tallies.copy(), Arrivals(), version)
+
+    def published(self) -> Published | None:
+        """What was published when the trial began to close, if the mode publishes anything."""
+        if self._published is None and mode_of(self._plan).replies:
+            data = self._table.published(self._plan.name)
+            self._published = None if data is None else Published.loads(data, self._plan)
+        return self._published
