@@ -152,7 +152,7 @@ def test_the_reference_of_the_plan_has_every_setting_as_it_is_declared(site: Pat
         assert meaning
         if setting.default is msgspec.NODEFAULT:
             assert default == "required", name
-        elif setting.default:
+        elif setting.default or isinstance(setting.default, float):
             assert default == ("its defaults" if setting.part else json.dumps(setting.default)), name
         else:
             assert default == ("false" if setting.default is False else "none"), name
