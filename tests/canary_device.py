@@ -13,10 +13,8 @@ from typing import Any
 def main(care: str, address: str, token: str, folder: str) -> None:
     if care == "hardened":
         from foldaway.forgetting.harden import harden
-        from foldaway.forgetting.wiped_arrays import wipe_arrays
 
         harden()
-        wipe_arrays()
     from foldaway.federated import Device
 
     device = Device(address, folder, token=token)

@@ -17,10 +17,8 @@ from litestar.logging.config import LoggingConfig
 
 import foldaway as fa
 from foldaway.errors import IngestError, RecordError
-from foldaway.forgetting.decoys import Decoys
 from foldaway.forgetting.harden import forget_now, harden, settle
 from foldaway.forgetting.rehearsal import rehearse
-from foldaway.forgetting.wiped_arrays import wipe_arrays
 from foldaway.sources.formats.body import Limits, decode, wipe
 
 
@@ -30,8 +28,7 @@ class Folding:
     def __init__(self, plan: fa.Plan, hardened: bool) -> None:
         self.trial = fa.Trial(plan)
         self.hardened = hardened
-        self.thread = ThreadPoolExecutor(1, initializer=wipe_arrays if hardened else None)
-        self._decoys = Decoys()
+        self.thread = ThreadPoolExecutor(1)
 
     def receive(self, body: bytearray, media_type: str, encoding: str | None, fail: bool) -> str:
         decoded = decode(body, media_type, encoding, self.trial.plan, Limits())
@@ -40,13 +37,11 @@ class Folding:
                 raise RuntimeError("forced")
             self.trial.fold(decoded.records, text=True, unreadable=decoded.ragged)
         finally:
-            self._decoys.add(self.trial.plan, decoded.records.num_rows)
             if self.hardened:
                 decoded.wipe()
         return f"{self.trial.n}"
 
     def forget(self) -> None:
-        self._decoys.fold()
         forget_now()
 
 

@@ -13,7 +13,6 @@ import pytest
 
 from foldaway.forgetting import harden
 from foldaway.forgetting.harden import environment, forget_now, settle
-from foldaway.forgetting.wiped_arrays import wipe_arrays
 
 # Prints what a process is like after `harden`, and how often it came by here.
 SCRIPT = """
@@ -131,41 +130,3 @@ def test_settling_takes_what_lives_long_out_of_the_search() -> None:
         assert gc.get_freeze_count() > 1000
     finally:
         gc.unfreeze()
-
-
-# Arrays, in a process where Python overwrites what it frees.
-ARRAYS = """
-import contextvars, ctypes, threading, sys
-import numpy as np
-from foldaway.forgetting.wiped_arrays import arrays_are_wiped, wipe_arrays
-
-def left(n):
-    "What is read where an array's last number was, once it is freed."
-    array = np.full(n, 7.25)
-    numbers = ctypes.cast(array.__array_interface__["data"][0], ctypes.POINTER(ctypes.c_double))
-    del array
-    return numbers[n - 1]
-
-assert not arrays_are_wiped()
-assert left(5) == 7.25
-assert wipe_arrays() and arrays_are_wiped()
-for n in (1, 2, 3, 5, 100, 127, 128, 1000, 1001):
-    assert left(n) != 7.25, n
-grown = np.arange(3.0)
-grown.resize(1000)
-assert grown.sum() == 3 and np.zeros(1000).sum() == 0
-found = []
-thread = threading.Thread(target=lambda: found.append((arrays_are_wiped(), wipe_arrays(), arrays_are_wiped())))
-thread.start(), thread.join()
-assert found == [(False, True, True)]
-print("good")
-"""
-
-
-def test_freed_arrays_are_overwritten_to_the_last_number(tmp_path: Path) -> None:
-    assert run(tmp_path, ARRAYS, **environment({}))[1] == ["good"]
-
-
-def test_without_numpys_interface_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("foldaway.forgetting.wiped_arrays._set_handler", lambda: None)
-    assert not wipe_arrays()

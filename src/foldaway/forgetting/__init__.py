@@ -1,1 +1,1 @@
-"""What must not outlive a record: hardened memory, wiped buffers, decoys."""
+"""What must not outlive a record: a process that overwrites what it frees, and a first batch of made-up records."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from foldaway.forgetting.wiped_arrays import arrays_are_wiped
+from foldaway.numerics.linalg import overwrite_working_memory
 
 MARK = "FOLDAWAY_HARDENED"
 """The environment has it once the process was started again."""
@@ -85,8 +85,8 @@ def forget_now() -> None:
     # Errors hold on to the frames they passed through, in circles; and a full collection empties Python's own lists of
     # freed floats, which keep their values (0 and 47).
     gc.collect()
-    if not arrays_are_wiped():
-        _overwrite_small_arrays()
+    _overwrite_small_arrays()
+    overwrite_working_memory()
 
 
 _CACHED_SIZES = 1024

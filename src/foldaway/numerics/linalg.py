@@ -50,3 +50,20 @@ def solve_upper(R: Floats, values: Floats) -> Floats:
     for i in reversed(range(len(R))):
         solution[i] = (values[i] - R[i, i + 1 :] @ solution[i + 1 :]) / R[i, i]
     return solution
+
+
+def overwrite_working_memory() -> None:
+    """Have ones take the place of the last numbers that went through the linear algebra libraries.
+
+    NumPy's and SciPy's each keep their working memory for good, with the last blocks of rows that were packed there:
+    outcomes and covariates in the tally's frame, from which anyone who has the tally can tell them as they were.
+
+    Example:
+        >>> overwrite_working_memory()
+    """
+    from scipy.linalg.blas import dgemm
+
+    # However large the matrices were, they went through in blocks of fewer rows and columns than these.
+    left, right = np.ones((512, 512)), np.ones((512, 64))
+    np.matmul(left, right)
+    dgemm(1.0, left, right)

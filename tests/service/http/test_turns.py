@@ -19,7 +19,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def order(clock: list[float], tasks: list[tuple[Whose, float]]) -> list[int]:
     """In which order tasks that wait together are run, each of which takes so many seconds."""
-    turns, let, done = Turns("test", lambda: None), threading.Event(), list[int]()
+    turns, let, done = Turns("test"), threading.Event(), list[int]()
 
     def task(number: int, seconds: float) -> None:
         clock[0] += seconds
@@ -55,7 +55,7 @@ def test_a_token_waits_for_one_task_of_another_in_its_trial(clock: list[float]) 
 
 def test_time_that_was_not_used_is_not_saved_up(clock: list[float]) -> None:
     """Who comes late has no claim to what the others have had before."""
-    turns, let, done = Turns("test", lambda: None), threading.Event(), list[str]()
+    turns, let, done = Turns("test"), threading.Event(), list[str]()
 
     def task(whose: str) -> None:
         clock[0] += 1.0
@@ -72,7 +72,7 @@ def test_time_that_was_not_used_is_not_saved_up(clock: list[float]) -> None:
 
 
 def test_what_fails_says_so_and_the_next_is_run() -> None:
-    turns = Turns("test", lambda: None)
+    turns = Turns("test")
     assert isinstance(turns.submit(lambda: 1 / 0).exception(5), ZeroDivisionError)
     assert turns.submit(lambda: 7).result(5) == 7
     turns.end()

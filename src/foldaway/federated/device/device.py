@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 import warnings
 from collections.abc import Mapping
@@ -21,6 +20,7 @@ from foldaway.federated.device.state import DeviceState, DeviceStatus, Forgotten
 from foldaway.federated.link import Link, trial_address
 from foldaway.federated.messages import packed
 from foldaway.federated.modes import mode_of
+from foldaway.forgetting.harden import forget_now
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.records import check
@@ -30,9 +30,6 @@ from foldaway.records.faults import FaultyBatch
 # Seconds that a record may be held up by the enrolment that goes with the first one.
 _NOT_LONG = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 30.0
-
-# More rows than this go through in pieces: further ones end up in the same places.
-_ENOUGH = 1_000
 
 
 class Device:
@@ -237,14 +234,13 @@ class Device:
                 forgets before the close has no scores to send, and will be missing among the replies.
         """
         try:
-            records = self.status.records
+            leaving = keep_report and self._custody.leave()
         except StateError:  # damaged: whatever is in it goes, read or not
-            records, keep_report = 1, False
-        if not keep_report or not self._custody.leave():
+            leaving = False
+        if not leaving:
             self._custody.erase()
         self._arm = None
-        if records:
-            overwrite(self._checking, records)
+        forget_now()
 
     def _checked(self, record: Mapping[str, Any]) -> Floats:
         """The record's row z = [1, x, y], and its weight."""
@@ -287,28 +283,3 @@ def _of_one(error: RecordError) -> RecordError:
         return RecordError(str(error).replace(REFUSED, "the record was not taken"))
     columns = [f"{column} ({', '.join(rules)})" for column, rules in error.faults.by_column().items()]
     return RecordError(f"the record was not taken: faulty in {'; '.join(columns)}. Correct it, and record it again.")
-
-
-def overwrite(plan: Plan, records: int) -> None:
-    """Have as many made-up records as there were real ones take the way of these, and let go of all garbage.
-
-    Linear algebra keeps its working memory for good, with the last numbers that went through it. Rows of the same shape
-    that take the same way end up in the same places.
-
-    Example:
-        >>> overwrite(Plan(name="d", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], federated="scores"), 3)
-    """
-    chance = np.random.default_rng()
-    plain = msgspec.structs.replace(plan, unit=None, records_per_unit="many", beyond="clip")
-    mode_of(plan).overwrite(plain, [_made_up(plain, chance) for _ in range(min(max(records, 1), _ENOUGH))])
-    gc.collect()  # also empties Python's own list of freed floats, which keep their values
-
-
-def _made_up(plan: Plan, chance: np.random.Generator) -> Floats:
-    record: dict[str, Any] = {plan.arm: plan.control}
-    for name in (*plan.covariates, *plan.measured):
-        levels = plan.levels.get(name)
-        record[name] = float(chance.standard_normal()) if levels is None else str(chance.choice(list(levels)))
-    if plan.weight is not None:
-        record[plan.weight] = float(chance.uniform(0.5, 1.5))
-    return checked_row(plan, record)

@@ -72,10 +72,6 @@ class Mode(ABC):
     def report(self, plan: Plan, holding: Holding, published: Coefficients | None) -> Message | None:
         """The device's report; None if there is nothing that it could say."""
 
-    @abstractmethod
-    def overwrite(self, plan: Plan, records: Sequence[Floats]) -> None:
-        """Have made-up records take the way of real ones through working memory."""
-
     # At the coordinator.
 
     def check(self, share: Share, message: Any, published: Published | None) -> Floats:

@@ -43,12 +43,6 @@ class OneRound(Mode):
         """What the records came to, as it is."""
         return self.reports(holding.number, holding.arm, holding.n, holding.sums)  # type: ignore[call-arg]
 
-    def overwrite(self, plan: Plan, records: Sequence[Floats]) -> None:
-        """Take them in."""
-        sums = b""
-        for record in records:
-            sums = self.take_in(plan, sums, record) or b""
-
     def results(
         self, share: Share, devices: Devices, published: Published | None, door: Door = TOLD
     ) -> tuple[Effects, None]:

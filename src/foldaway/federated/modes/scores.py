@@ -26,7 +26,7 @@ from foldaway.federated.messages import (
     packed,
     unpacked,
 )
-from foldaway.federated.modes.mode import Holding, Mode, longest_arm, moments, stacked
+from foldaway.federated.modes.mode import Holding, Mode, longest_arm, stacked
 from foldaway.federated.modes.share import Devices, Share
 from foldaway.federated.replies.integrity import Integrity, integrity
 from foldaway.federated.replies.models import leverage_of, reply, segments
@@ -61,15 +61,6 @@ class Scores(Mode):
         weights = None if plan.weight is None else rows[:, -1]
         scores = reply(plan, published, holding.arm, rows[:, :-1], weights)
         return ScoreReply(holding.number, holding.arm, packed(scores))
-
-    def overwrite(self, plan: Plan, records: Sequence[Floats]) -> None:
-        """Make moments of them, publish these, and reply."""
-        rows = [packed(record) for record in records]
-        share = Share.of(plan)
-        factors = [moments(bytes(16), arm, rows, first=True) for arm in plan.arms]
-        self.fold(share, factors, [factor.triangle(len(plan.columns)) for factor in factors], None)
-        published = Published.of(share.trial).message("replying", 0.0)
-        self.report(plan, Holding(bytes(16), plan.control, len(rows), b"", rows), published)
 
     def check(self, share: Share, message: Any, published: Published | None) -> Floats:
         """Scores, if they can be those of an arm's records; or the factor in moments."""

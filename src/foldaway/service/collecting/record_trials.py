@@ -12,7 +12,6 @@ from foldaway.effects import Effects
 from foldaway.effects.door import TOLD
 from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialClosed, Unreleased, many
 from foldaway.federated.coordinator.closing import would_be_without_effects
-from foldaway.forgetting.decoys import Decoys
 from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import too_early
 from foldaway.plan import Plan
@@ -55,7 +54,6 @@ class RecordTrials:
         self._shard = shard
         self._limits = limits
         self._collectors: dict[str, RecordInbox] = {}
-        self._decoys = Decoys()
         self._answers = answers
         self.uncounted = set[str]()
         self.forgotten: dict[str, float] = {}
@@ -82,8 +80,6 @@ class RecordTrials:
                 arrivals = [Arrival(decoded[i], lot[i][1].numbers, self._claim(name, lot[i][1])) for i in order]
                 outcomes.update(zip(order, collector.receive(arrivals), strict=True))
         finally:
-            if decoded:  # they may have been folded as one
-                self._decoys.add(plan, sum(batch.records.num_rows for batch in decoded.values()))
             for batch in decoded.values():
                 batch.wipe()
             for body, _ in lot:
@@ -101,10 +97,6 @@ class RecordTrials:
     def _note_stored(self, name: str, collector: RecordInbox) -> None:
         if collector.stored is not None:
             self.forgotten[name] = collector.stored
-
-    def fold_decoys(self) -> None:
-        """Overwrite what the last batches have left in the linear algebra's working memory."""
-        self._decoys.fold()
 
     def so_far(self, plan: Plan) -> Answer:
         """What is told of a trial now.

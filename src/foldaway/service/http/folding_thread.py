@@ -10,14 +10,13 @@ from typing import Any, TypeVar
 
 from foldaway.errors import FoldawayError, IngestError
 from foldaway.forgetting.harden import forget_now
-from foldaway.forgetting.wiped_arrays import wipe_arrays
 from foldaway.service.collecting.service import Service
 from foldaway.service.http.monitoring import Metrics, log, log_bug, log_given_up
 from foldaway.service.http.turns import WHOSE, Turns
 
 T = TypeVar("T")
 
-_LEAVE_TAKING = 0.1  # seconds in which the answer is sent and the request let go
+_FORGET_AFTER = 0.5  # seconds, in which the answer is sent and the request let go
 
 
 class FoldingThread:
@@ -29,9 +28,8 @@ class FoldingThread:
         self._most_queued = most_queued
         self._held: dict[str, int] = {}  # by token; those that hold none are not in it
         self._taken = 0
-        self._left = 0.0
-        self._leave_taking: asyncio.TimerHandle | None = None
-        self._thread = Turns("fold", wipe_arrays)
+        self._forgetting: asyncio.TimerHandle | None = None
+        self._thread = Turns("fold")
 
     @contextmanager
     def place(self, token: str) -> Iterator[None]:
@@ -73,28 +71,13 @@ class FoldingThread:
             self._forget_soon()
 
     def _forget_soon(self) -> None:
-        """Overwrite what the last batch or message has left, once nothing else holds on to it.
-
-        While others follow closely it is put off, since it costs as much as many messages: but for a second at most,
-        when `tick` does it.
-        """
-        loop = asyncio.get_running_loop()
-        self._left = loop.time()
-        if self._leave_taking is None:
-            self._leave_taking = loop.call_later(_LEAVE_TAKING, self._forget_if_idle, loop)
-
-    def _forget_if_idle(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._leave_taking = None
-        if self._held:  # that batch will be followed by this again
-            return
-        if (rest := self._left + _LEAVE_TAKING - loop.time()) > 0:
-            self._leave_taking = loop.call_later(rest, self._forget_if_idle, loop)
-        else:
-            self._thread.submit(self._forget)
+        """Have what batches and messages have left overwritten, once for all that come within half a second."""
+        if self._forgetting is None:
+            self._forgetting = asyncio.get_running_loop().call_later(_FORGET_AFTER, self._forget)
 
     def _forget(self) -> None:
-        self.service.records.fold_decoys()
-        forget_now()
+        self._forgetting = None
+        self._thread.submit(forget_now)
 
     async def tick(self) -> None:
         """Every second, for ever, what is due. Whatever fails is tried again a second later."""
@@ -108,7 +91,6 @@ class FoldingThread:
             except Exception as error:
                 log_bug("tick", error)
             log_given_up(self.service.records.given_up())
-            await self.run(self._forget)
 
     def end(self) -> None:
         """Wait for the thread's last task."""

@@ -55,11 +55,9 @@ class Turns:
 
     Args:
         name: The thread's name.
-        begin: What it does first.
     """
 
-    def __init__(self, name: str, begin: Callable[[], object]) -> None:
-        self._begin = begin
+    def __init__(self, name: str) -> None:
         self._trials = _Line()
         self._tokens: dict[str, _Line] = {}
         self._changed = Condition()
@@ -93,7 +91,6 @@ class Turns:
         self._thread.join()
 
     def _run(self) -> None:
-        self._begin()
         while (found := self._next()) is not None:
             (trial, token), task = found
             begun = time.monotonic()

@@ -1,4 +1,4 @@
-"""What the linear algebra library keeps of the last rows, with decoys and without."""
+"""What the linear algebra libraries keep of the last rows, before they are overwritten and after."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -17,16 +16,14 @@ import pyarrow as pa
 import pytest
 
 import foldaway as fa
-from foldaway.forgetting.decoys import Decoys, fold_decoy
 from foldaway.forgetting.harden import environment
 from foldaway.numerics import linalg
 from foldaway.tallies import group_moments
 from foldaway.tallies.moments import frame
 from memory_scan import count_numbers
-from plans import FULL, SMALL
 from sizes import mostly_slow
 
-SUMS = fa.Plan(name="decoy", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], covariates=["x"], unit="u")
+SUMS = fa.Plan(name="rows", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], covariates=["x"], unit="u")
 MOMENTS = msgspec.structs.replace(SUMS, keep="moments")
 
 # Forks a process for each line it reads, which folds the batches of a file and waits; it has no other way to know their
@@ -35,26 +32,22 @@ CHILD = """
 import json, os, signal, sys
 import pyarrow as pa
 import foldaway as fa
-from foldaway.forgetting.decoys import Decoys, fold_decoy
-from foldaway.forgetting.harden import forget_now
-from foldaway.forgetting.wiped_arrays import wipe_arrays
-wipe_arrays()
-for plan in sys.argv[1:]:
-    fold_decoy(fa.Plan.loads(plan), 20)  # which loads what there is to load
+from foldaway.forgetting import harden
+from foldaway.forgetting.rehearsal import rehearse
+rehearse()
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 for line in sys.stdin:
     if os.fork():
         continue
     plan, path, care = json.loads(line)
-    trial, decoys = fa.Trial(fa.Plan.loads(json.dumps(plan))), Decoys()
+    trial = fa.Trial(fa.Plan.loads(json.dumps(plan)))
     with pa.OSFile(path) as file, pa.ipc.open_stream(file) as batches:
         for batch in batches:
             trial.fold(batch)
-            decoys.add(trial.plan, len(batch))
             del batch
-    if care == "decoy":
-        decoys.fold()
-    forget_now()
+    if care == "none":
+        harden.overwrite_working_memory = lambda: None
+    harden.forget_now()
     print(os.getpid(), flush=True)
     signal.pause()
 """
@@ -101,7 +94,7 @@ def framed(plan: fa.Plan, given: list[pa.RecordBatch], monkeypatch: pytest.Monke
 @pytest.fixture(scope="module")
 def folding() -> Iterator[Callable[[object], int]]:
     """What folds a file in a process of its own, whose number it returns."""
-    words = [sys.executable, "-c", CHILD, SUMS.to_json(), MOMENTS.to_json()]
+    words = [sys.executable, "-c", CHILD]
     care = {**os.environ, **environment({})}
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=care, text=True) as process:
         given, said = process.stdin, process.stdout
@@ -119,7 +112,7 @@ def folding() -> Iterator[Callable[[object], int]]:
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("plan", [SUMS, MOMENTS], ids=["sums", "moments"])
 @pytest.mark.parametrize(("n", "rare"), mostly_slow([(3000, 2), (3000, 500), (20, 2)], (3000, 2)))
-def test_decoys_overwrite_the_last_rows(
+def test_the_last_rows_are_overwritten(
     n: int,
     rare: int,
     plan: fa.Plan,
@@ -133,38 +126,9 @@ def test_decoys_overwrite_the_last_rows(
         for batch in given:
             writer.write_batch(batch)
     left = {}
-    for care in ("decoy", "none"):
+    for care in ("forgetting", "none"):
         pid = folding([json.loads(plan.to_json()), str(tmp_path / "rows"), care])
         left[care] = count_numbers(pid, rows)
         os.kill(pid, signal.SIGKILL)
-    assert left["none"] > 0  # or else the decoys are not needed any more
-    assert left["decoy"] == 0
-
-
-@pytest.mark.parametrize("settings", [SMALL, FULL, {**SMALL, "keep": "moments", "bootstrap": 5}])
-@pytest.mark.parametrize("records", [0, 1, 2, 1000])
-def test_any_plan_has_decoys(settings: dict[str, object], records: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    folded: list[int] = []
-
-    class Counted(fa.Trial):
-        def fold(self, data: Any, **options: Any) -> None:
-            super().fold(data, **options)
-            folded.append(self.n)
-
-    monkeypatch.setattr("foldaway.forgetting.decoys.Trial", Counted)
-    fold_decoy(fa.Plan(**settings), records)  # type: ignore[arg-type]
-    assert folded[:1] == ([records] if records else [])
-
-
-def test_a_decoy_is_as_large_as_the_largest_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    folded: list[tuple[str, int]] = []
-    monkeypatch.setattr(
-        "foldaway.forgetting.decoys.fold_decoy", lambda plan, records: folded.append((plan.name, records))
-    )
-    decoys = Decoys()
-    small = fa.Plan(**SMALL)
-    for plan, records in [(small, 10), (SUMS, 7), (small, 500), (small, 20)]:
-        decoys.add(plan, records)
-    decoys.fold()
-    decoys.fold()
-    assert folded == [("small", 500), ("decoy", 7)]
+    assert left["none"] > 0  # or else this is not needed any more
+    assert left["forgetting"] == 0
