@@ -18,6 +18,7 @@ from foldaway.errors import (
     SealedError,
     SourceError,
     StateError,
+    StreamedWarning,
     TooEarly,
     Unreleased,
     WorkerError,
@@ -26,6 +27,7 @@ from foldaway.errors import (
 if TYPE_CHECKING:
     from foldaway.calibrating import Calibration
     from foldaway.effects import Effect, Effects, Verdict
+    from foldaway.engines.sql.query import fold_query
     from foldaway.least_squares import LeastSquares
     from foldaway.plan import (
         Bootstrap,
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
         Total,
     )
     from foldaway.planning import Baseline, Power, power
-    from foldaway.sources.query import fold_query
     from foldaway.sources.runs.folding import fold_files
     from foldaway.trial import Trial
 
@@ -78,6 +79,7 @@ __all__ = [
     "SourceError",
     "StateError",
     "Strata",
+    "StreamedWarning",
     "TooEarly",
     "Total",
     "Trial",
@@ -100,7 +102,7 @@ _HOMES = {
     "Trial": "trial",
     "Verdict": "effects",
     "fold_files": "sources.runs.folding",
-    "fold_query": "sources.query",
+    "fold_query": "engines.sql.query",
     "power": "planning",
 }
 

@@ -151,6 +151,10 @@ class FixedWarning(UserWarning):
     """Saving a trial has fixed its coefficients."""
 
 
+class StreamedWarning(UserWarning):
+    """Rows have left their database, which could not sum them."""
+
+
 class SealedError(FoldawayError):
     """A fold that needs a key which was destroyed or is not here."""
 

@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 
 from foldaway.errors import SourceError, instead_of
-from foldaway.plan import Plan
 from foldaway.sources.formats.chunk import ROWS, require_columns, wanted_by
 from foldaway.trial import Trial
 
@@ -24,71 +23,44 @@ _NOTHING = "the query selects nothing; give one that does."
 Columns = dict[str, Any]
 
 
-def fold_query(
-    connection: Any,
-    query: str,
-    plan: Plan,
-    *,
-    parameters: Any = None,
-    key: bytes | None = None,
-    into: Trial | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> Trial:
-    """Fold what a query selects, in bounded memory.
-
-    The query is run as it is; let it select the plan's columns and no others. Where the plan promises complete units,
-    the whole answer is one batch, and in memory.
-
-    Args:
-        connection: A DuckDB or ADBC connection, or any other by Python's DB-API (psycopg, sqlite3, …). From those that
-            can, the answer comes as Arrow; from PostgreSQL through a cursor on the server.
-        query: The query.
-        plan: The plan.
-        parameters: Values for the query's placeholders, as the connection takes them.
-        key: The trial's key; if left out, that of this machine's user.
-        into: A trial to go on with; a new one if left out. It is left as it was if anything is refused.
-        progress: Called after each batch with the number of records so far.
-
-    Returns:
-        The trial with all records of the answer in it.
-
-    Raises:
-        SourceError: The database refuses the query, or breaks off.
-        RecordError: A column is missing, or a batch was refused.
-
-    Example:
-        >>> import sqlite3
-        >>> plan = Plan(name="demo", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
-        >>> with sqlite3.connect(":memory:") as connection:
-        ...     _ = connection.execute("create table visits as select 'a' as g, 1.0 as y union all select 'b', 3.0")
-        ...     fold_query(connection, "select g, y from visits", plan)
-        Trial: demo | n=2 | a=1, b=1
-    """
-    if into is not None and key is not None:
-        raise SourceError("a trial to go on with brings its own key; give `into` or `key`, not both.")
-    trial = Trial(plan, key=key) if into is None else into.copy()
-    records = 0
-    with closing(_batches(connection, query, parameters, wanted_by(plan).names, whole=plan.whole_units)) as batches:
+def stream_query(
+    trial: Trial, connection: Any, query: str, parameters: Any, progress: Callable[[int], None] | None
+) -> None:
+    """Fold what a query selects into a trial, in bounded memory: see `fold_query`."""
+    wanted, records = wanted_by(trial.plan).names, 0
+    with closing(_batches(connection, query, parameters, wanted, whole=trial.plan.whole_units)) as batches:
         for batch, size in batches:
             trial.fold(batch)
             records += size
             if progress is not None:
                 progress(records)
-    return trial
+
+
+def answer_of(connection: Any, statement: str, parameters: Any) -> Any:
+    """The whole answer to a statement."""
+    with _in_our_words():
+        if library_of(connection) == "pyspark":
+            return connection.sql(statement, args=parameters).toArrow()
+        cursor = connection.cursor()
+        with closing(cursor):
+            cursor.execute(statement, parameters)
+            names = [column[0] for column in cursor.description]
+            rows = cursor.fetchall()
+    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
 
 def _batches(
     connection: Any, query: str, parameters: Any, wanted: tuple[str, ...], *, whole: bool
 ) -> Generator[tuple[pa.Table | Columns, int], None, None]:
     """The wanted columns, batch by batch, each with its number of records."""
-    if _library(connection) in ("duckdb", "_duckdb"):
+    if library_of(connection) in ("duckdb", "_duckdb"):
         # Not through a cursor: that would be a connection of its own, and would hold the whole answer.
         with _in_our_words():
             answer = connection.sql(query, params=parameters)
             reader = _reader(answer, ROWS)
         yield from _read(reader, wanted, whole)
         return
-    named = _library(connection) == "psycopg"  # without a name, its cursor would fetch the whole answer at once
+    named = library_of(connection) == "psycopg"  # without a name, its cursor would fetch the whole answer at once
     with _in_our_words():
         cursor = connection.cursor(name="foldaway") if named else connection.cursor()
     with closing(cursor):
@@ -104,7 +76,8 @@ def _reader(answer: Any, *rows: int) -> Any:
     return None if read is None else read(*rows)
 
 
-def _library(connection: Any) -> str:
+def library_of(connection: Any) -> str:
+    """The library that a connection is of."""
     return type(connection).__module__.partition(".")[0]
 
 

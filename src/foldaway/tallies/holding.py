@@ -30,6 +30,12 @@ def empty_holding(plan: Plan) -> Held:
     return _empty(plan) if plan.keeps_sums else Arms.empty(plan)
 
 
+def lean_cells(plan: Plan, levels: int, why: str) -> Lean:
+    """Sums of no records, with an arm for each arm and level, and why outcomes are not adjusted if they are not."""
+    empty = _cells(plan, levels)
+    return empty if isinstance(empty, Lean) else empty.fixed(None, why=why)
+
+
 def restored_holding(state: Any, plan: Plan) -> Held:
     """What a trial of this plan held, from its state."""
     return _restored(state, plan) if plan.keeps_sums else Arms.restore(state, plan)

@@ -37,16 +37,17 @@ def marked(batch: Batch, plan: Plan, key: bytes) -> Batch:
         key: The trial's for levels.
     """
     segments = [
-        (levels, place) if plan.levels_of(column) else ([_mark(key, column, name) + name for name in levels], place)
+        (levels, place) if plan.levels_of(column) else ([marked_name(key, column, name) for name in levels], place)
         for column, (levels, place) in zip(plan.segments, batch.segments, strict=True)
     ]
     return replace(batch, segments=segments)
 
 
-def _mark(key: bytes, column: str, name: str) -> str:
+def marked_name(key: bytes, column: str, name: str) -> str:
+    """The entry of a level of this column: its mark and its name."""
     text = f"{len(column)} {column}{name}".encode(errors="surrogatepass")
     digest = blake2b(text, key=key, digest_size=_BYTES, person=b"foldaway-level").digest()
-    return _SIGN + base64.b64encode(digest).decode()
+    return _SIGN + base64.b64encode(digest).decode() + name
 
 
 def identity(entry: str) -> str:

@@ -59,10 +59,10 @@ class Segment(NamedTuple, Generic[C]):
         wide = self.of_levels(entries) if len(entries) > len(self.levels) else self
         places = {identity(name): place for place, name in enumerate(wide.levels)}
         place = np.array([places.get(identity(name), 0) for name in (*levels, OTHER)])[level]
-        return wide._replace(cells=wide.cells.fold(batch.cut(place, len(wide.levels))))._learnt(levels)
+        return wide._replace(cells=wide.cells.fold(batch.cut(place, len(wide.levels)))).learnt(levels)
 
-    def _learnt(self, levels: Sequence[str]) -> Segment[C]:
-        """With the names of these where they are common by now."""
+    def learnt(self, levels: Sequence[str]) -> Segment[C]:
+        """With the names of these entries where they are common by now."""
         if self.levels[0] != OTHER:
             return self
         known, arms = dict(zip(map(identity, levels), levels, strict=True)), len(self.cells.plan.arms)

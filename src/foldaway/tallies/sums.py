@@ -192,8 +192,6 @@ class Sums(ByCell):
                 break
             # The arms lie far apart next to their spread: each about a mean of its own.
             center = center + _ratio(first, mass)
-        moved = center - level
-        weights = _wide(sums[..., WEIGHT], shape)
         records, weight = sums[..., 0, RECORDS].copy(), sums[..., : shape.outcomes if shape.missing else 1, WEIGHT]
         if shape.missing:
             everyone = [(piece.cell, piece.weight) for piece in pieces]
@@ -201,25 +199,39 @@ class Sums(ByCell):
             records[:] = np.reshape(counted, records.shape)
             summed = sum(np.bincount(cell, w, minlength=records.size) for cell, w in everyone)
             weight = np.concatenate([weight, np.reshape(summed, (*records.shape, 1))], axis=-1)
-        cross = None
-        if shape.adjusted:
-            y, tilde = np.split(first, 2, axis=1)
-            cross = arms[..., CROSS] - _ratio(y * tilde, arms[..., MASS])
         made = type(self)(
             shape,
             level,
             records,
             sums[..., RECORDS].copy() if shape.missing else None,
             weight.copy() if shape.weighted else None,
-            _columns(sums, TOTAL, shape) + weights * moved[:, None],
+            _columns(sums, TOTAL, shape),
             arms[..., MASS].copy(),
-            first + mass * moved,
-            np.maximum(square, 0),
-            cross,
+            first,
+            about,
+            arms[..., CROSS] if shape.adjusted else None,
             arms[..., ABSOLUTE].copy(),
-            None if joint is None else joint - _outer(shape, first, _ratio(first, mass)),
-        )
+            joint,
+        ).about_means(center)
         return self + made if self.n else made.settled()
+
+    def about_means(self, center: Floats) -> Self:
+        """Of sums that are all about these numbers, by arm and column: about the level, and squares about the means."""
+        shape, moved, mass = self.shape, center - self.level, _wide(self.mass, self.shape)
+        cross, joint = self.cross, self.joint
+        if cross is not None:
+            y, tilde = np.split(self.first, 2, axis=1)
+            cross = cross - _ratio(y * tilde, self.mass)
+        if joint is not None:
+            joint = joint - _outer(shape, self.first, _ratio(self.first, mass))
+        return replace(
+            self,
+            total=self.total + self._by_column * moved[:, None],
+            first=self.first + mass * moved,
+            square=np.maximum(self.square - _ratio(self.first**2, mass), 0),
+            cross=cross,
+            joint=joint,
+        )
 
     def fold_totals(self, arm: ArrayLike, group: ArrayLike, records: ArrayLike, totals: ArrayLike) -> Self:
         """Take in sums over the records of each of some units. Nothing of second order is known of these.
@@ -268,10 +280,13 @@ class Sums(ByCell):
         moved = self.level - level
         if not moved.any():
             return self
-        outcomes = self.shape.outcomes
-        weights = np.stack([self.weights(column % outcomes) for column in range(self.shape.columns)], axis=-1)
         first = self.first + _wide(self.mass, self.shape) * moved
-        return replace(self, level=level, total=self.total + weights * moved, first=first)
+        return replace(self, level=level, total=self.total + self._by_column * moved, first=first)
+
+    @property
+    def _by_column(self) -> Floats:
+        """Σw over the records that have a column, by arm, group and column."""
+        return _wide(np.stack([self.weights(outcome) for outcome in range(self.shape.outcomes)], axis=-1), self.shape)
 
     def settled(self) -> Self:
         """About a level that is near enough for the digits and says nothing about few records."""

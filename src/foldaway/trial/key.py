@@ -54,6 +54,12 @@ class TrialKey:
         # Records without a unit are numbered, each batch under a key of its own: no two records ever share weights.
         return secret.of_shard(secrets.token_bytes(16))
 
+    def for_warehouse(self) -> str:
+        """The group key, which a database deals units into groups by."""
+        if self.sealed:
+            raise SealedError("the trial is sealed: no further record can be folded.")
+        return self._held().of_warehouse().decode()
+
     def for_levels(self) -> bytes:
         """What levels of segments that the plan does not list are hashed under."""
         return self._held().of_levels()

@@ -20,6 +20,7 @@ from foldaway.errors import (
     PlanError,
     SampleRatioWarning,
     SealedError,
+    SourceError,
     StateError,
     instead_of,
     many,
@@ -35,7 +36,9 @@ from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.plan.arms import secret_arm
 from foldaway.records import Fault, Faults, check
-from foldaway.tallies import Held, Lean, empty_holding, restored_holding
+from foldaway.records.faults import FaultyBatch
+from foldaway.tallies import Held, Lean, empty_holding, grouped_of, restored_holding
+from foldaway.tallies.answer import read_answer
 from foldaway.tallies.levels import marked
 from foldaway.trial.chronicle import Chronicle
 from foldaway.trial.key import TrialKey
@@ -56,6 +59,7 @@ class TrialState(msgspec.Struct):
     key_mark: bytes
     sealed: bool
     told: Told | None = None
+    labels: list[str] = []
     newcomers: tuple[int, int, list[int]] | None = None  # between workers of one run alone
 
 
@@ -72,6 +76,7 @@ class Trial:
         plan: The plan.
         tallies: What the trial holds: a value, of which folding makes a new one.
         dropped: Faulty records left out, where the plan says to drop them.
+        labels: Those of the answers of databases that are folded, of which each counts once.
 
     Example:
         >>> plan = Plan(name="demo", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
@@ -91,6 +96,7 @@ class Trial:
         self.plan = plan
         self.tallies: Held = empty_holding(plan)
         self.dropped = Faults()
+        self.labels: frozenset[str] = frozenset()
         self.newcomers = Newcomers()  # since the tallies were last written: whoever writes them begins anew
         self.seen = Seen.nobody(plan)
         self.secret = TrialKey(plan, key)
@@ -146,6 +152,47 @@ class Trial:
         self.tallies, self.dropped, self.secret.mark = folded, self.dropped + faults, mark
         self.newcomers, self.seen = newcomers, seen
 
+    def fold_sums(self, answer: Any, *, label: str) -> None:
+        """Take in the answer of a statement of `Plan.sql`: sums of records that stayed in their database.
+
+        Args:
+            answer: A pandas, polars, pyarrow or DuckDB table, a dict of columns, or a list of dicts.
+            label: What the records are called, such as their day: what has a label is folded once.
+
+        Raises:
+            SourceError: The label was folded before, or the answer is damaged, or is of another plan or group key.
+            RecordError: Some records are faulty, and the plan does not drop these.
+        """
+        self.require_new(label)
+        plan, secret = self.plan, self.secret
+        group_key = secret.for_warehouse() if plan.grouped else ""
+        found = read_answer(answer, plan, group_key, secret.for_levels() if plan.unlisted else b"")
+        if found.faults and not plan.drops:
+            raise FaultyBatch(found.faults, found.cells.n + found.faults.total)
+        if not (found.cells.n or found.faults):
+            raise SourceError(f"the query selected no record; nothing was folded, and {label!r} may be folded later.")
+        folded = grouped_of(self.tallies) + found.cells
+        mark = secret.mark_in_use() if found.cells.n else secret.mark
+        # Of units that may come back, no more are known to be new than the largest answer has.
+        units = found.cells.n if plan.one_each else max(found.units - self.newcomers.distinct, 0)
+        newcomers = (self.newcomers + Newcomers(found.cells.n, units)).within(plan.privacy)
+        self.tallies, self.dropped, secret.mark = folded, self.dropped + found.faults, mark
+        self.newcomers, self.labels = newcomers, self.labels | {label}
+
+    def require_new(self, label: str) -> None:
+        """Refuse a label that was folded before.
+
+        Raises:
+            SourceError: It was, or is none.
+        """
+        if not isinstance(label, str) or not label.strip():
+            raise SourceError("give the records a label, such as their day, so that nothing is folded twice.")
+        if label in self.labels:
+            raise SourceError(
+                f"{label!r} is in this trial already, and nothing was folded. Records that it did not have need a label "
+                "of their own; to fold it anew, begin with a trial without it."
+            )
+
     def fold_clusters(self, codes: NDArray[np.intp], counts: NDArray[np.int64], triangles: Floats) -> None:
         """Take whole clusters in, of which only the second moments have come: see `Arms.fold_clusters`."""
         assert self.tallies.arms is not None
@@ -192,12 +239,15 @@ class Trial:
         if self.plan.fingerprint != other.plan.fingerprint:
             differing = _differing(self.plan, other.plan)
             raise StateError(f"only trials of the same plan can be merged; these plans differ in {differing}.")
+        if twice := sorted(self.labels & other.labels):
+            raise StateError(f"both trials have the records of {', '.join(map(repr, twice))}, which would count twice.")
         merged = copy.copy(self)
         merged.secret = self.secret.merge(other.secret, used=bool(self.n), other_used=bool(other.n))
         merged.tallies = self.tallies + other.tallies
         merged.dropped = self.dropped + other.dropped
         merged.newcomers = (self.newcomers + other.newcomers).within(self.plan.privacy)
         merged.seen = self.seen.merge(other.seen)
+        merged.labels = self.labels | other.labels
         merged.chronicle = self.chronicle.merge(other.chronicle)
         return merged
 
@@ -342,6 +392,7 @@ class Trial:
             self.secret.mark,
             self.sealed,
             self.chronicle.told,
+            sorted(self.labels),
             (new.records, new.units, sorted(new.hashes)) if newcomers else None,
         )
         return pack(state)
@@ -372,7 +423,7 @@ class Trial:
         trial.secret.restore(state.key_mark, sealed=state.sealed)
         # Whether any records came before a ledger that is only beginning: of a release, nobody is told how many.
         trial.chronicle = Chronicle(made_under, trial.n if made_under.release is None else 1)
-        trial.chronicle.told = state.told
+        trial.chronicle.told, trial.labels = state.told, frozenset(state.labels)
         if state.newcomers is not None:
             records, units, hashes = state.newcomers
             trial.newcomers = Newcomers(records, units, frozenset(hashes))

@@ -15,6 +15,9 @@ Codes = NDArray[np.int16]
 MISSING = -1
 """The bin of a record without the column."""
 
+NUDGE = 1e-9
+"""So far below an edge, in widths of a bin, a value counts as on it, whatever the rounding of a logarithm."""
+
 
 class Bins(NamedTuple):
     """Bins between two bounds, and one for all values beyond each of these. Quantiles of equal bins share a histogram.
@@ -56,6 +59,11 @@ class Bins(NamedTuple):
         return max(math.ceil(span - 1e-9), 1)
 
     @property
+    def scale(self) -> float:
+        """Bins for each unit of the value above the lower bound, or of the logarithm of its ratio to that."""
+        return self.within / (math.log(self.upper / self.lower) if self.logarithmic else self.upper - self.lower)
+
+    @property
     def number(self) -> int:
         """How many there are in all."""
         return self.within + 2
@@ -72,10 +80,10 @@ class Bins(NamedTuple):
         place = np.clip(column, self.lower, self.upper)
         if self.logarithmic:
             np.log(np.divide(place, self.lower, out=place), out=place)
-            place *= last / math.log(self.upper / self.lower)
         else:
             place -= self.lower
-            place *= last / (self.upper - self.lower)
+        place *= self.scale
+        place += NUDGE
         missing = np.isnan(place)
         place[missing] = 0
         codes: Codes = np.minimum(place, last - 1).astype(np.int16)

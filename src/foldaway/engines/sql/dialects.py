@@ -1,0 +1,132 @@
+"""What differs between the dialects of SQL, beside what sqlglot knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+from sqlglot import exp
+
+KEY_HERE = "foldaway_group_key"
+"""What stands for the group key until the client's own placeholder does."""
+
+Expression: TypeAlias = exp.Expr
+
+
+def called(name: str, *arguments: Any) -> Expression:
+    """A call of a function under this very name."""
+    return exp.Anonymous(this=name, expressions=[exp.convert(each, copy=True) for each in arguments])
+
+
+def number(value: float) -> Expression:
+    """A literal of double precision: with an exponent, as other decimals are exact numbers of another type."""
+    digits, _, exponent = repr(abs(float(value))).partition("e")
+    literal = exp.Literal.number(f"{digits}e{int(exponent or 0)}")
+    return exp.Neg(this=literal) if value < 0 else literal
+
+
+def cast(value: Expression, kind: str) -> Expression:
+    """A value as ``"double"``, ``"text"`` or ``"bigint"``."""
+    return exp.cast(value.copy(), kind)
+
+
+def _same(value: Expression) -> Expression:
+    return value
+
+
+def _no_number(value: Expression) -> Expression:
+    """NaN, which equals itself."""
+    return exp.EQ(this=value.copy(), expression=exp.cast(exp.Literal.string("NaN"), "double"))
+
+
+def _of_other_types(*types: str) -> Callable[[Expression], Expression]:
+    """Whether a column of PostgreSQL is of another type than these."""
+    kinds = [exp.cast(exp.Literal.string(each), exp.DataType.build("regtype", udt=True)) for each in types]
+    return lambda value: exp.not_(called("PG_TYPEOF", value).isin(*kinds))
+
+
+def _of_types(*types: str) -> Callable[[Expression], Expression]:
+    """Whether a value is of another type than these; a column may hold several."""
+    return lambda value: exp.not_(exp.Lower(this=called("TYPEOF", value)).isin(*types, "null"))
+
+
+class Dialect(NamedTuple):
+    """A dialect.
+
+    Attributes:
+        name: What sqlglot calls it.
+        digest: Gives SHA-256 of a text in UTF-8 as small hexadecimal digits.
+        nan: Whether a number is NaN; None if the database has none.
+        exact: Makes text compare by its bytes, where it would not.
+        no_number: Whether a value that is cast to a number is none; None if the cast itself would fail.
+        no_name: The same of text and integers.
+        secret: A place for the group key, in printed text.
+    """
+
+    name: str
+    digest: Callable[[Expression], Expression]
+    nan: Callable[[Expression], Expression] | None = None
+    exact: Callable[[Expression], Expression] = _same
+    no_number: Callable[[Expression], Expression] | None = None
+    no_name: Callable[[Expression], Expression] | None = None
+    secret: str = ":group_key"
+
+
+def _nan(name: str) -> Callable[[Expression], Expression]:
+    return lambda value: called(name, value)
+
+
+def _sha2(text: Expression) -> Expression:
+    return called("SHA2", text, 256)
+
+
+def _bytes_alone(text: Expression) -> Expression:
+    """Without padding, and capital letters apart."""
+    return exp.Collate(this=called("CONCAT", text), expression=exp.Var(this="utf8mb4_nopad_bin"))
+
+
+# Of DuckDB's integers.
+_SIZES = ("tinyint", "smallint", "integer", "bigint", "hugeint")
+
+DIALECTS = {
+    each.name: each
+    for each in (
+        Dialect(
+            "duckdb",
+            lambda text: called("SHA256", text),
+            _nan("ISNAN"),
+            no_name=_of_types("varchar", *(f"{sign}{size}" for sign in ("", "u") for size in _SIZES)),
+            secret="$group_key",
+        ),
+        Dialect(
+            "postgres",
+            lambda text: called("ENCODE", called("SHA256", called("CONVERT_TO", text, "UTF8")), "hex"),
+            _no_number,
+            no_name=_of_other_types("text", "varchar", "smallint", "integer", "bigint"),
+        ),
+        Dialect(
+            "sqlite",
+            lambda text: called("FOLDAWAY_SHA256", text),
+            no_number=_of_types("integer", "real"),
+            no_name=_of_types("integer", "text"),
+        ),
+        Dialect(
+            "clickhouse",
+            lambda text: called("lower", called("hex", called("SHA256", text))),
+            _nan("isNaN"),
+            secret="{group_key:String}",
+        ),
+        Dialect("mysql", _sha2, exact=_bytes_alone),
+        Dialect("spark", _sha2, _nan("ISNAN")),
+        Dialect("databricks", _sha2, _nan("ISNAN")),
+        Dialect("bigquery", lambda text: called("TO_HEX", called("SHA256", text)), _nan("IS_NAN"), secret="@group_key"),
+        Dialect("snowflake", _sha2, _no_number),
+        Dialect("redshift", _sha2, _no_number),
+        Dialect(
+            "trino",
+            lambda text: called("LOWER", called("TO_HEX", called("SHA256", called("TO_UTF8", text)))),
+            _nan("IS_NAN"),
+            secret="?",
+        ),
+    )
+}
