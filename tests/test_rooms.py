@@ -43,6 +43,7 @@ ROOMS = (
     "forgetting",
     "engines/spark",
     "engines/dask",
+    "engines/sql",
     "engines",
     "sources/query",
     "sources/brokers",

@@ -75,6 +75,7 @@ FIRST_STEPS = {
     "release": "import foldaway.tallies.release, opendp",
     "serve": SERVICE,
     "spark": "import foldaway.engines.spark, pyspark",
+    "sql": "import foldaway.engines.sql.statement",
 }
 
 

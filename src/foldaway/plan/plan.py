@@ -112,6 +112,33 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
         calibrated: Plan = calibration.plan()
         return calibrated
 
+    def sql(self, relation: str, *, dialect: str) -> str:
+        """The statement that sums records by arm and group where they are: `Trial.fold_sums` takes its answer.
+
+        It has a placeholder for the group key; `foldaway sql PLAN --group-key` prints what it stands for.
+
+        Args:
+            relation: A table's name, or a query that gives the plan's columns.
+            dialect: duckdb, postgres, sqlite, clickhouse, mysql (MariaDB), spark, databricks, bigquery, snowflake,
+                redshift or trino. SQLite needs a function `foldaway_sha256` that gives hexadecimal digits.
+
+        Raises:
+            PlanError: The plan lacks ``hash = "sha256"``, keeps moments, or has a release or devices.
+            SourceError: The query cannot be read, or is more than one.
+
+        Example:
+            >>> plan = Plan(name="demo", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], hash="sha256")
+            >>> "GROUP BY" in plan.sql("visits", dialect="duckdb")
+            True
+        """
+        from importlib import import_module
+
+        missing = PlanError("the statement is written by sqlglot, which is missing: pip install 'foldaway[sql]'.")
+        with instead_of(ModuleNotFoundError, missing):
+            above = import_module(f"{__name__.partition('.')[0]}.engines.sql.statement")  # it lies above this room
+        made: str = above.statement(self, relation, dialect)
+        return made
+
     def to_toml(self) -> str:
         """The plan as TOML: outcomes in a list of column names, or each in a table if one needs it."""
         import tomli_w

@@ -18,6 +18,8 @@ _READERS = ("to_arrow_reader", "fetch_record_batch", "fetch_arrow_reader")
 # What databases raise before they have read a record, so that their words can only quote the query.
 _ABOUT_THE_QUERY = ("ParserException", "BinderException", "CatalogException")
 
+_DUCKDB = ("duckdb", "_duckdb")
+
 _NOTHING = "the query selects nothing; give one that does."
 
 Columns = dict[str, Any]
@@ -38,11 +40,13 @@ def stream_query(
 
 def answer_of(connection: Any, statement: str, parameters: Any) -> Any:
     """The whole answer to a statement."""
+    library = library_of(connection)
     with _in_our_words():
-        if library_of(connection) == "pyspark":
+        if library == "pyspark":
             return connection.sql(statement, args=parameters).toArrow()
-        cursor = connection.cursor()
-        with closing(cursor):
+        if library in _DUCKDB:  # see below
+            return connection.sql(statement, params=parameters).to_arrow_table()
+        with closing(connection.cursor()) as cursor:
             cursor.execute(statement, parameters)
             names = [column[0] for column in cursor.description]
             rows = cursor.fetchall()
@@ -53,7 +57,7 @@ def _batches(
     connection: Any, query: str, parameters: Any, wanted: tuple[str, ...], *, whole: bool
 ) -> Generator[tuple[pa.Table | Columns, int], None, None]:
     """The wanted columns, batch by batch, each with its number of records."""
-    if library_of(connection) in ("duckdb", "_duckdb"):
+    if library_of(connection) in _DUCKDB:
         # Not through a cursor: that would be a connection of its own, and would hold the whole answer.
         with _in_our_words():
             answer = connection.sql(query, params=parameters)
@@ -122,8 +126,9 @@ def _in_our_words() -> instead_of:
 
 def _source_error(error: Exception) -> SourceError:
     kind = type(error).__name__
-    # SQL's standard: class 42 is for faults in the query itself.
+    # SQL's standard: class 42 is for faults in the query itself. SQLite has a single kind for what it does not find.
     about_the_query = kind in _ABOUT_THE_QUERY or str(getattr(error, "sqlstate", "")).startswith("42")
+    about_the_query = about_the_query or (kind == "OperationalError" and str(error).startswith("no such "))
     words = f"{kind}: {error}" if about_the_query else kind
     return SourceError(
         f"the database could not run the query ({words}); nothing was folded."

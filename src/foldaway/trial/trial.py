@@ -18,6 +18,7 @@ from foldaway.errors import (
     FixedWarning,
     LossWarning,
     PlanError,
+    RecordError,
     SampleRatioWarning,
     SealedError,
     SourceError,
@@ -37,6 +38,7 @@ from foldaway.plan import Plan
 from foldaway.plan.arms import secret_arm
 from foldaway.records import Fault, Faults, check
 from foldaway.records.faults import FaultyBatch
+from foldaway.records.values import WRONG_TYPE
 from foldaway.tallies import Held, Lean, empty_holding, grouped_of, restored_holding
 from foldaway.tallies.answer import read_answer
 from foldaway.tallies.levels import marked
@@ -168,6 +170,7 @@ class Trial:
         group_key = secret.for_warehouse() if plan.grouped else ""
         found = read_answer(answer, plan, group_key, secret.for_levels() if plan.unlisted else b"")
         if found.faults and not plan.drops:
+            _require_cast(found.faults, plan)
             raise FaultyBatch(found.faults, found.cells.n + found.faults.total)
         if not (found.cells.n or found.faults):
             raise SourceError(f"the query selected no record; nothing was folded, and {label!r} may be folded later.")
@@ -189,8 +192,8 @@ class Trial:
             raise SourceError("give the records a label, such as their day, so that nothing is folded twice.")
         if label in self.labels:
             raise SourceError(
-                f"{label!r} is in this trial already, and nothing was folded. Records that it did not have need a label "
-                "of their own; to fold it anew, begin with a trial without it."
+                f"{label!r} is in this trial already; nothing was folded. Records that it did not have need a label of "
+                "their own; to fold it anew, begin with a trial without it."
             )
 
     def fold_clusters(self, codes: NDArray[np.intp], counts: NDArray[np.int64], triangles: Floats) -> None:
@@ -498,6 +501,17 @@ def fixed_by(records: int) -> str:
         "not change that. To choose the moment, call `trial.fix()`; or put coefficients into the plan, with `foldaway "
         "plan calibrate`."
     )
+
+
+def _require_cast(faults: Faults, plan: Plan) -> None:
+    """Refuse identifiers of a type that databases do not all write alike."""
+    for fault in faults:
+        if fault.rule == WRONG_TYPE and fault.column in (plan.unit, plan.cluster):
+            name = fault.column
+            raise RecordError(
+                f"nothing was folded: the identifiers in {name!r} are neither text nor integers, and a database writes "
+                f"others in its own way. Let the query cast them, as in CAST({name} AS VARCHAR) AS {name}."
+            )
 
 
 def _differing(plan: Plan, other: Plan) -> str:

@@ -8,7 +8,7 @@ and sqlglot writes it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, reduce
 from hashlib import sha256
 from typing import Any
@@ -57,7 +57,7 @@ def not_in_sql(plan: Plan) -> str:
         return 'it keeps moments (`keep = "moments"`), which no database sums'
     if plan.release is not None:
         return "a `release` limits the records of each unit, which are counted as they come"
-    if plan.grouped and plan.hash == SIPHASH:
+    if plan.hash == SIPHASH:
         return 'databases lack its `hash`; with hash = "sha256" its records could stay where they are'
     return ""
 
@@ -150,7 +150,7 @@ def _within(value: Expression, lower: float, upper: float) -> Expression:
 class _Statement:
     """The statement of a plan in a dialect."""
 
-    def __init__(self, plan: Plan, dialect: Dialect, rows: exp.Query, digest: str, secret: Expression | None) -> None:
+    def __init__(self, plan: Plan, dialect: Dialect, rows: exp.Query, digest: str, secret: str) -> None:
         self.plan, self.dialect, self.rows, self.digest = plan, dialect, rows, digest
         self.secret = exp.Var(this=secret or dialect.secret)
         named = [plan.arm, *filter(plan.levels_of, plan.covariates), *plan.segments, plan.unit, plan.cluster]
@@ -256,7 +256,7 @@ class _Statement:
     def breaks(self, name: str, rule: str) -> Expression | None:
         """Whether a record breaks a rule, if none before it; None where the database has no such values."""
         if name in self.texts:
-            tests = {
+            tests: dict[str, Callable[[Expression], Expression | None]] = {
                 NULL: lambda text: exp.Is(this=text, expression=exp.Null()),
                 WRONG_TYPE: lambda _: self.typed("u", self.texts, name, self.dialect.no_name),
             }
@@ -264,7 +264,7 @@ class _Statement:
             return tests[rule](self.text(name)) if rule in tests else exp.not_(exp.or_(*known))
         lower, upper = self.plan.bounds.get(name, (0.0, 0.0))
         largest = number(1.7976931348623157e308)
-        of_numbers = {
+        of_numbers: dict[str, Callable[[Expression], Expression | None]] = {
             NULL: lambda value: exp.Is(this=value, expression=exp.Null()),
             NAN: lambda value: None if self.dialect.nan is None else self.dialect.nan(value),
             INFINITE: lambda value: self.sound(name, exp.Abs(this=value) > largest),
@@ -407,7 +407,9 @@ class _Statement:
             keys["grp"] = _column("fa_group") % part.groups
         weight = _column("fa_weight") if self.plan.weighted else None
         if part.shape is None:
-            sums = [] if weight is None else [exp.Sum(this=weight), exp.Sum(this=_product(weight, weight))]
+            sums: list[Expression] = (
+                [] if weight is None else [exp.Sum(this=weight), exp.Sum(this=_product(weight, weight))]
+            )
         else:
             if part.kind == "strata":
                 weight = None if self.plan.weight is None else _column("fa_own")
@@ -437,7 +439,7 @@ class _Statement:
             return exp.Sum(this=_product(w2, d[one[index[1]]], d[two[index[2]]]))
         terms: Mapping[str, Any] = {
             "total": lambda: _product(w, d[place]),
-            "mass": lambda: _case((_present(here), w2)),
+            "mass": lambda: _case((_present(here), _product(w, w))),
             "first": lambda: _product(w2, d[place]),
             "square": lambda: _product(w2, d[place], d[place]),
             "cross": lambda: _product(w2, d[place], d[place + shape.outcomes]),
@@ -477,7 +479,7 @@ class _Statement:
         """Those of a part: by arm and group, and for sums of second order by arm."""
         keys: dict[str, Expression] = {"arm": _column("fa_arm_key")}
         if part.segment >= 0:
-            keys["level"] = _column("fa_level_key")
+            keys["level"] = cast(_column("fa_level_key"), "text")
         if part.kind != "sums":
             keys["place"] = _column("fa_place_key")
         group = _column("fa_grp_key") if self.plan.grouped else _ZERO
@@ -488,7 +490,7 @@ class _Statement:
             second = [exp.Sum(this=_column(f"fa_s{first + place}")) for place in range(len(by_arm(part.shape)))]
             n = exp.Sum(this=_column("fa_n"))
             chosen = self.line(part.name, **keys, grp=exp.Neg(this=exp.Literal.number(1)), n=n, values=second)
-            made.append(select(*chosen).from_(cells).group_by(*(key.copy() for key in keys.values())))
+            made.append(select(*chosen).from_(cells).group_by(*(_column(f"fa_{name}_key") for name in keys)))
         return made
 
     def line(
@@ -510,6 +512,6 @@ class _Statement:
         chosen += [
             _as(cast(value, "bigint") if first or name == "n" else value, name) for name, value in wholes.items()
         ]
-        numbers = [exp.Coalesce(this=value, expressions=[number(0)]) for value in values]
+        numbers: list[Expression] = [exp.Coalesce(this=value, expressions=[number(0)]) for value in values]
         numbers += [cast(number(0), "double") if first else number(0)] * (numbers_in(self.plan) - len(values))
         return chosen + [_as(value.copy(), f"s{at}") for at, value in enumerate(numbers)]
