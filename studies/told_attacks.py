@@ -196,7 +196,7 @@ def amounts_found(what: str, seed: int, *, saved: bool) -> tuple[bool, int]:
     trial = fa.Trial(plan)
     trial.fold(rows)
     if saved:
-        trial.dumps()
+        trial = fa.Trial.loads(trial.dumps())
     true, found = rows["amount"][0], first_amount(plan, trial, rows, COVARIATES[what])
     near = 0.005 if COVARIATES[what] is not None else NEAR * true
     return bool(abs(found - true) < near), audit(plan, trial.tallies).solved

@@ -16,16 +16,17 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-import msgspec
 import pyarrow as pa
 
 import foldaway as fa
 from brokers import Sent, Server
 from consuming import FORMS, stored_in
 from crashing import COHORT, PER_PRODUCER, PRODUCERS, batch, digits, largest_difference, plan_of
-from foldaway.account.stream_file import is_closed
+from foldaway.account.stream_file import StreamFile, is_closed
 from foldaway.keeping.saved import Saved
 from foldaway.keeping.secret import read_or_make_key
+from foldaway.sources.brokers.broker import parse
+from foldaway.sources.brokers.consumer import Consumer, ConsumerOptions
 from servers import Nursery
 
 MOST_BATCHES = PRODUCERS * PER_PRODUCER
@@ -96,8 +97,13 @@ def kill_often(
         stored = stored_in(store, key)
         if stored is not None and (not written or stored.state != written[-1].state):
             written.append(stored)
-    _run(nursery, [*words, "--close"], folder)
-    return _judge(server, plan, store, written, kills, batches, began)
+    # What is closed is told in rounded numbers, which cannot say how often each message was counted: so the last
+    # consumer runs here, where its tallies can be seen before they go.
+    where = parse(server.address(name))
+    with StreamFile(store, plan, where.stream, key=key) as opened:
+        closing = Consumer(where.broker(name), opened, options=ConsumerOptions(delete=True, close=True))
+        effects = closing.run().effects()
+    return _judge(server, plan, store, effects, written, kills, batches, began)
 
 
 def _mark(store: Path) -> int:
@@ -128,24 +134,19 @@ def _runs(pid: int) -> bool:
     return True
 
 
-def _run(nursery: Nursery, words: Sequence[str], folder: Path) -> None:
-    """To its end."""
-    _wait(nursery.start(words, folder / "out", folder / "err"))
-
-
-def _said_at_the_end(out: Path) -> fa.Effects:
-    """The effects as the close printed them; those in the store are rounded."""
-    ended = msgspec.json.decode(out.read_text().splitlines()[-1])
-    return fa.Effects.from_json(msgspec.json.encode(ended["effects"]))
-
-
 def _judge(
-    server: Server, plan: fa.Plan, store: Path, written: Sequence[Saved], kills: int, batches: int, began: float
+    server: Server,
+    plan: fa.Plan,
+    store: Path,
+    effects: fa.Effects,
+    written: Sequence[Saved],
+    kills: int,
+    batches: int,
+    began: float,
 ) -> Tale:
     said = (store.parent / "err").read_text()
     assert "error" not in said, said
     assert is_closed(store)
-    effects = _said_at_the_end(store.parent / "out")
     whole = pa.concat_tables([table(i) for i in range(batches)])
     one_pass = fa.Trial(plan)
     one_pass.fold(whole)

@@ -48,6 +48,7 @@ def test_classical_errors_keep_no_fourth_moments() -> None:
     plan, rows = asking(["classical"], covariates=6)
     wide = msgspec.structs.replace(plan, errors=[])
     state = folded(plan, rows)
+    state.fix()
     assert len(state.dumps()) < len(folded(wide, rows).dumps()) / 2
     assert fa.Trial.loads(state.dumps()).effects().to_dicts() == state.effects().to_dicts()
 

@@ -251,3 +251,7 @@ class TrialClosed(StoreError):
 
 class Conflict(StoreError):
     """Someone else has written in between; nothing was changed, and what was built upon is out of date."""
+
+
+UNREADABLE = (FoldawayError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What reading effects may raise that somebody else has written, in no form that we know."""

@@ -128,7 +128,7 @@ def iid_covariance(fit: RecursiveLeastSquares) -> Array:
     of foldaway divides by n-k, as regression packages do.
 
     Example:
-        >>> iid_covariance(LeastSquares(np.zeros(2), np.eye(2), S=14.0, n=10.0))
+        >>> iid_covariance(RecursiveLeastSquares(np.zeros(2), np.eye(2), S=14.0, n=10.0))
         array([[2., 0.],
                [0., 2.]])
     """

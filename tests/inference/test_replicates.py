@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -56,8 +57,8 @@ def numbers(monkeypatch: pytest.MonkeyPatch) -> list[Hashes]:
     """The keyed numbers that records without a unit are given, in the order in which they are folded."""
     given: list[Hashes] = []
 
-    def watched(units: object, n: int, key: bytes) -> Hashes:
-        given.append(hashes(units, n, key))
+    def watched(units: object, *rest: Any) -> Hashes:
+        given.append(hashes(units, *rest))
         return given[-1]
 
     monkeypatch.setattr(sys.modules[hashes.__module__], "hashes", watched)

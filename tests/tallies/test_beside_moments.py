@@ -92,8 +92,9 @@ def test_they_merge_and_come_back_together(name: str) -> None:
     _, plan = plans(name)
     parts = [fa.Trial.loads(folded(plan, seed).exchanged(), plan, key=KEY) for seed in (1, 2)]
     trial, whole = parts[0].merge(parts[1]), folded(plan, 1).merge(folded(plan, 2))
-    again = fa.Trial.loads(trial.dumps(), plan)
+    trial.fix()
     whole.fix()
+    again = fa.Trial.loads(trial.dumps(), plan)
     require_same(again, whole)
     ours, theirs = (lean(each).arms for each in (again, whole))
     assert ours is not None

@@ -338,6 +338,7 @@ def test_a_trial_comes_back_bit_for_bit_and_goes_on_so(drawn: tuple[fa.Plan, pd.
     plan, table = drawn
     first, second = shards_of(plan, table, 2, seed)
     trial = folded(plan, first)
+    trial.fix()
     back = fa.Trial.loads(trial.dumps(), plan)
     assert back.dumps() == trial.dumps()
     back.fold(second)

@@ -28,7 +28,7 @@ from foldaway.effects.numbers import (
 from foldaway.effects.scorecard import as_text, explanations, scorecard
 from foldaway.effects.segment import BySegment, in_short
 from foldaway.effects.verdict import Verdict, verdicts_of
-from foldaway.errors import FoldawayError, StateError, TooEarly, instead_of, many
+from foldaway.errors import UNREADABLE, StateError, TooEarly, instead_of, many
 from foldaway.inference.differing import JointTest
 from foldaway.inference.loss import Loss
 from foldaway.inference.sample_ratio import SampleRatio
@@ -59,9 +59,6 @@ _KINDS = {
     "segments": list[BySegment],
     "joint": dict[str, JointTest],
 }
-
-# What effects of no form are: somebody else may have written them.
-UNREADABLE = (FoldawayError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 class Effects(Findings):

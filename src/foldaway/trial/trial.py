@@ -61,7 +61,7 @@ class TrialState(msgspec.Struct):
     key_mark: bytes
     sealed: bool
     told: Told | None = None
-    labels: list[str] = []
+    labels: list[str] | msgspec.UnsetType = msgspec.UNSET  # of a trial of answers of databases
     newcomers: tuple[int, int, list[int]] | None = None  # between workers of one run alone
 
 
@@ -395,7 +395,7 @@ class Trial:
             self.secret.mark,
             self.sealed,
             self.chronicle.told,
-            sorted(self.labels),
+            sorted(self.labels) or msgspec.UNSET,
             (new.records, new.units, sorted(new.hashes)) if newcomers else None,
         )
         return pack(state)
@@ -426,7 +426,7 @@ class Trial:
         trial.secret.restore(state.key_mark, sealed=state.sealed)
         # Whether any records came before a ledger that is only beginning: of a release, nobody is told how many.
         trial.chronicle = Chronicle(made_under, trial.n if made_under.release is None else 1)
-        trial.chronicle.told, trial.labels = state.told, frozenset(state.labels)
+        trial.chronicle.told, trial.labels = state.told, frozenset(state.labels or ())
         if state.newcomers is not None:
             records, units, hashes = state.newcomers
             trial.newcomers = Newcomers(records, units, frozenset(hashes))

@@ -58,7 +58,8 @@ def test_from_a_csv_file_to_a_report_in_three_commands(folder: Path) -> None:
     assert "unit of its own" not in made.stderr
     plan = fa.Plan.load(folder / "plan.toml")
     settings = {name: getattr(PLAN, name) for name in PLAN.__struct_fields__}
-    assert plan == fa.Plan(**{**settings, "name": "my-trial", "records_per_unit": "one"})
+    ours = {"name": "my-trial", "outcomes": ["revenue", "converted"], "records_per_unit": "one"}
+    assert plan == fa.Plan(**{**settings, **ours})
     command = shlex.split(following.removeprefix("Next: foldaway "))
     foldaway(*command, folder=folder)
     foldaway("report", command[-1], folder=folder)

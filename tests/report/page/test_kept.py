@@ -63,6 +63,7 @@ def counts(trial: fa.Trial) -> int:
 @EVERY
 def test_sizes_add_up_to_the_state_and_numbers_to_the_tallies(name: str) -> None:
     trial = case(name)
+    trial.fix()
     state = trial.dumps()
     found = inventory(Saved(state))
     assert sum(kept.size for kept in found) == len(state)

@@ -463,7 +463,7 @@ def test_after_the_close_tallies_census_and_key_are_gone(place: Place) -> None:
 def numbers_in(answer: Answer) -> dict[str, Any]:
     """What an answer tells, but for the words, which say of a closed trial that it is."""
     told: dict[str, Any] = msgspec.json.decode(answer.effects)
-    return {name: told[name] for name in told if name not in ("final", "verdicts", "explained")}
+    return {name: told[name] for name in told if name not in ("final", "verdicts", "decisions", "explained")}
 
 
 def test_a_close_that_follows_an_answer_closely_tells_nothing_new(place: Place) -> None:

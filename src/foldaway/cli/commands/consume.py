@@ -12,7 +12,6 @@ from foldaway.cli.commands.state import finish, tell_from
 from foldaway.cli.terminal.options import KeyFile, PlanFile, flag, given
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import SealedError, SourceError, TooEarly, Unreleased
-from foldaway.keeping.cohort import too_early
 from foldaway.keeping.secret import read_or_make_key
 
 app = typer.Typer()
@@ -74,6 +73,8 @@ def consume(
 
 def _told(file: Path, trial: fa.Trial, key: bytes | None) -> fa.Effects | str:
     """What others are told of the trial in the store, or why they are told nothing yet."""
+    from foldaway.keeping.cohort import too_early
+
     try:
         if not file.exists():
             raise too_early(trial.plan.privacy)

@@ -15,8 +15,7 @@ from foldaway.cli.commands.state import State, existing, read_key
 from foldaway.cli.terminal.options import AsJson, KeyOfState, Replace, given, written
 from foldaway.cli.terminal.printing import print_json, require_new, save_certificate
 from foldaway.cli.terminal.words import in_lines
-from foldaway.effects.effects import UNREADABLE
-from foldaway.errors import StateError, instead_of
+from foldaway.errors import UNREADABLE, StateError, instead_of
 from foldaway.evidence import verifying
 from foldaway.evidence.certificate import Certificate, issue
 from foldaway.evidence.ledger import ANSWERED, Ledger

@@ -27,7 +27,6 @@ from foldaway.cli.terminal.words import in_lines, tell
 from foldaway.errors import PlanError, RecordError, did_you_mean, instead_of, many
 from foldaway.evidence.ledger import head_sentence
 from foldaway.keeping.secret import read_or_make_key
-from foldaway.plan.analysis import SLIPS
 from foldaway.sources.formats.paths import Stdin, expand
 
 app = typer.Typer(name="plan", help="Create and check plans.", no_args_is_help=True)
@@ -324,6 +323,8 @@ def _look(file: Path, delimiter: str | None, roles: Roles) -> Seen:
 
 def _plan(seen: Seen, roles: Roles, control: str | None, name: str) -> tuple[fa.Plan, list[str]]:
     """A plan, and what is guessed in it."""
+    from foldaway.plan.analysis import SLIPS
+
     rare = _rare(seen, control)
     found = sorted(seen.arms.keys() - rare)
     _require_arms(roles.arm, [seen.arms[arm] for arm in found])
@@ -396,6 +397,8 @@ def _require_arms(column: str, counts: Sequence[int]) -> None:
 
 def _require_usable(seen: Seen, roles: Roles) -> None:
     """Refuses columns of which more values are wrong than single slips would be."""
+    from foldaway.plan.analysis import SLIPS
+
     for column, n in (seen.texts | seen.unlisted).items():
         if n <= SLIPS * seen.records:
             continue

@@ -21,7 +21,6 @@ from foldaway.errors import RecordError, SourceError, many
 from foldaway.evidence.ledger import head_sentence
 from foldaway.keeping.secret import read_or_make_key
 from foldaway.report.page.document import require_place
-from foldaway.trial import fixed_by
 
 if TYPE_CHECKING:
     from foldaway.sources.formats.files import ReadOptions
@@ -163,6 +162,8 @@ def _tell_rest(outcome: Outcome, plan: fa.Plan, save: Path) -> None:
 
 def _tell_saved(outcome: Outcome, save: Path) -> None:
     """Say where the state is, and which files were deleted once their records were in it."""
+    from foldaway.trial import fixed_by
+
     tell_saved(save)
     if outcome.fixed:
         sentence = fixed_by(outcome.trial.n)

@@ -1,8 +1,15 @@
-// Every outcome at a glance: one line each, with the verdict, the effect, its interval and both levels.
+// What to do, and every outcome at a glance: one line each, with the verdict, the effect, its interval and both levels.
 
 import { h, named, table } from "./dom.js";
 import { ends, interval, number, places, reach, signed } from "./format.js";
 import { badge } from "./words.js";
+
+/** The sentence for whoever reads no further, one for each arm, and the rule that decided. */
+export function decisions({ decisions: those }) {
+  const rule = those[0]?.rule;
+  return [...those.map((each) => h("p", { class: "decision" }, named(each.sentence))),
+    rule ? h("p", { class: "soft small" }, named(rule)) : null].filter(Boolean);
+}
 
 /** The lines; `choose` is told which outcome and arm somebody wants to see more of. */
 export function glance({ verdicts, confidence }, choose) {

@@ -7,7 +7,7 @@ import { Course } from "./course.js";
 import { h, named, say, table } from "./dom.js";
 import { chance, ends, interval, moment, places, reach, several, signed } from "./format.js";
 import { forest } from "./forest.js";
-import { glance } from "./glance.js";
+import { decisions, glance } from "./glance.js";
 import { statusPill } from "./list.js";
 import { Manage } from "./manage.js";
 import { atClose, planCard, smallestCell, tooEarly } from "./plan.js";
@@ -24,13 +24,6 @@ const ALARMS = {
   look: "The arms’ records are not in the plan’s proportions.",
 };
 const NONE_YET = { found: null };
-
-/** The sentence for whoever reads no further, one for each arm, and the rule that decided. */
-function decisions({ decisions: those }) {
-  const rule = those[0]?.rule;
-  return [...those.map((each) => h("p", { class: "decision" }, named(each.sentence))),
-    rule ? h("p", { class: "soft small" }, named(rule)) : null].filter(Boolean);
-}
 
 class TrialPage {
   constructor(view, name) {
