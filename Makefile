@@ -74,8 +74,9 @@ format: $(DEV) ## put the code into its standard form
 bench: $(DEV) ## measure foldaway side by side with its peers
 	$(BIN)/python -m benchmarks $(ARGS)
 
-goldens: $(DEV) ## write the golden files of tests/goldens anew, for a change that is meant to change them
+goldens: $(DEV) ## write tests/goldens and docs/reference/plan.md anew, for a change that is meant to change them
 	PYTHONPATH=tests $(BIN)/python -m goldens.write
+	$(BIN)/python docs/settings.py
 
 docs: $(DEV) ## build the documentation to site/, without a network
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

@@ -12,6 +12,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from runpy import run_path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -136,6 +137,12 @@ def test_the_front_page_shows_what_it_prints(
         for snippet in found:
             reader.run(snippet)
     assert [each.text for each in found if each.language == "text"] == [capsys.readouterr().out]
+
+
+def test_the_reference_of_the_plan_is_what_the_code_declares() -> None:
+    done = run_path(str(ROOT / "docs/settings.py"))
+    page = done["PAGE"].read_text("utf-8")
+    assert done["filled"](page) == page, "write it anew: make goldens"
 
 
 def test_the_reference_of_the_plan_has_every_setting_as_it_is_declared(site: Path) -> None:
