@@ -472,11 +472,11 @@ def test_a_slip_in_spelling_is_told_before_dropping_is() -> None:
 
 def test_decimal_commas_are_told(tmp_path: Path) -> None:
     """Where all is refused, and where all is dropped."""
-    (tmp_path / "t.csv").write_text("group;y\n" + "a;1,5\nb;2,5\n" * 3)
+    (tmp_path / "t.csv").write_text("group,y\n" + 'a,"1,5"\nb,"2,5"\n' * 3)
     for drop_limit in (0, 0.05):
         plan = fa.Plan(name="t", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], drop_limit=drop_limit)
         with pytest.raises(fa.RecordError, match=r"(?s)y: 6 wrong type.*decimal comma as a point"):
-            print_effects(fa.fold_files(tmp_path / "t.csv", plan, delimiter=";"))
+            print_effects(fa.fold_files(tmp_path / "t.csv", plan))
 
 
 def test_records_without_a_unit_are_numbered_apart() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 import tempfile
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from foldaway.errors import SourceError
 from foldaway.sources.formats import delimited
 from foldaway.sources.formats.chunk import Unreadable, WantedColumns
 from foldaway.sources.formats.delimited import first_line, is_open, whole_lines
-from foldaway.sources.formats.files import read
+from foldaway.sources.formats.files import ReadOptions, read
 from foldaway.sources.formats.streams import Stream
 from source_files import cells, put
 
@@ -109,14 +110,70 @@ def test_a_column_in_both_roles_is_text(tmp_path: Path) -> None:
         ("n,t\n1,a\n2,ü\n".encode("cp1252"), "is not UTF-8; save it as UTF-8, .*`iconv -f CP1252 -t UTF-8`"),
         (b"n,t\n\xff5,a\n", "is not UTF-8"),
         (b"n,t\0\n1,a\n", "is not text; check"),
-        (b"n;t\n1;a\n", "is separated by semicolons, .*: say --delimiter ';'"),
-        (b"n\tt\n1\ta\n", r"is separated by tabs, .*: say --delimiter '\\t'"),
+        (b"n;t\n1,250;a\n12,500;b\n", "commas in the numbers of column 'n' that may mark decimals or group thousands"),
+        (b"n;t\n1,250,000;a\n", "may mark decimals or group thousands"),
     ],
 )
 def test_files_that_cannot_be_read(data: bytes, words: str, tmp_path: Path) -> None:
     path = put(tmp_path, "a.csv", data)
     with pytest.raises(SourceError, match=f"{path} .*{words}"):
         list(read(path, WANTED))
+
+
+@pytest.mark.parametrize("mark", [";", "\t", "|", ","])
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "txt"])
+@pytest.mark.parametrize("bom", [b"", b"\xef\xbb\xbf", b"\r\n"])
+def test_the_first_line_tells_what_separates_cells(mark: str, suffix: str, bom: bytes, tmp_path: Path) -> None:
+    path = put(
+        tmp_path, f"a.{suffix}", bom + mark.join(['"a, b|c;d"', "n", "t"]).encode() + f"\n0{mark}1{mark}a\n".encode()
+    )
+    assert cells(read(path, WANTED), WANTED) == ({"n": [1.0], "t": ["a"]}, 0)
+
+
+def test_a_delimiter_that_the_first_line_does_not_have(tmp_path: Path) -> None:
+    path = put(tmp_path, "a.csv", b"n;t\n1;a\n")
+    with pytest.raises(SourceError, match="is separated by semicolons, as its first line shows: leave out --delimiter"):
+        list(read(path, WANTED, ReadOptions(delimiter=",")))
+
+
+numbers = st.decimals(-9999, 9999, allow_nan=False, places=2).filter(lambda number: number != int(number))
+
+
+@given(written=st.lists(numbers, min_size=1, max_size=30), block=st.integers(8, 200))
+def test_decimal_commas_are_read_as_points_are(written: list[Decimal], block: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        read = []
+        for mark in ",.":
+            lines = "".join(f"{number};a\n".replace(".", mark) for number in written)
+            path = put(Path(folder), "a.csv", b"n;t\n" + lines.encode())
+            with Stream(path) as stream:
+                read.append(cells(delimited.chunks(stream, WANTED, delimiters=b";", block=block), WANTED))
+    assert read[0] == read[1]
+    assert read[0][0]["n"] == [float(number) for number in written]
+
+
+@pytest.mark.parametrize(
+    ("lines", "n"),
+    [
+        (b"1,250;a\n0,5;b\n", [1.25, 0.5]),  # another cell of the column tells
+        (b"0,5;a\n7;b\n;c\nold,1;d\n", [0.5, 7.0, None, "old,1"]),
+        (b"1.5;a\n2,5;b\n", [1.5, "2,5"]),  # both marks in a column: one of them is a slip
+        (b"1.250,5;a\n2,5;b\n", ["1.250,5", "2,5"]),
+        (b" -1,5e3 ;a\n", [-1500.0]),
+    ],
+)
+def test_a_comma_is_a_decimal_mark_only_where_it_can_be_nothing_else(
+    lines: bytes, n: list[Any], tmp_path: Path
+) -> None:
+    columns, ragged = cells(read(put(tmp_path, "a.csv", b"n;t\n" + lines), WANTED), WANTED)
+    assert (columns["n"], ragged) == (n, 0)
+
+
+def test_what_a_column_was_is_known_in_later_blocks(tmp_path: Path) -> None:
+    path = put(tmp_path, "a.csv", b"n;t\n" + b"0,5;a\n" * 3 + b"1,250;a\n" * 3)
+    with Stream(path) as stream:
+        read = cells(delimited.chunks(stream, WANTED, delimiters=b";", block=12), WANTED)
+    assert read[0]["n"] == [0.5] * 3 + [1.25] * 3
 
 
 def test_a_line_that_does_not_end_is_refused_before_it_fills_the_memory(
@@ -163,7 +220,7 @@ def test_any_block_size_gives_the_same(body: bytes, block: int, delimiter: bytes
             file.flush()
             try:
                 with Stream(Path(file.name)) as stream:
-                    return cells(delimited.chunks(stream, WANTED, delimiter=delimiter, block=size), WANTED)
+                    return cells(delimited.chunks(stream, WANTED, delimiters=delimiter, block=size), WANTED)
             except Unreadable as error:
                 return str(error)
 

@@ -18,7 +18,7 @@ Delimiter = Annotated[
     typer.Option(
         metavar="CHARACTER",
         parser=_character,
-        help="The delimiter of CSV files, if it is not a comma: ';', or '\\t' for a tab.",
+        help="The delimiter of CSV files, if their first line does not tell: ';', or '\\t' for a tab.",
     ),
 ]
 

@@ -4,6 +4,8 @@ Blocks of whole lines go through Arrow's reader with every wanted cell as text, 
 the numeric columns are then converted, and one with a cell that is not a number stays text for that block. Text
 is exactly what was written: 007 stays "007". An empty cell is null, and so are NA, NaN and null; in a text column
 only if they stand without quotes, since programs that quote text (R, for one) write a missing value bare.
+
+The header line tells what separates cells. Where commas do not, they may mark decimals.
 """
 
 import csv
@@ -19,22 +21,26 @@ from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
 
 from foldaway.sources.formats.chunk import Chunk, Unreadable, WantedColumns, as_numbers, blank, present, slices
-from foldaway.sources.formats.lines import BLOCK, LineNumbers, blocks
+from foldaway.sources.formats.decimal_commas import DecimalCommas
+from foldaway.sources.formats.lines import BLOCK, BYTE_ORDER_MARK, LineNumbers, blocks
 from foldaway.sources.formats.streams import Stream
 
 _NOT_UTF8 = "is not UTF-8; save it as UTF-8, for instance with `iconv -f CP1252 -t UTF-8`"
 _QUOTE = b'"'
 _NULLS = ["", "NA", "NaN", "null"]
+_HEAD = 64 * 2**10  # bytes in which the header line should end
 
 
-def chunks(stream: Stream, wanted: WantedColumns, *, delimiter: bytes = b",", block: int = BLOCK) -> Iterator[Chunk]:
-    """The wanted columns of a file with a header line.
+def chunks(stream: Stream, wanted: WantedColumns, *, delimiters: bytes = b",", block: int = BLOCK) -> Iterator[Chunk]:
+    """The wanted columns of a file with a header line, which one of the delimiters separates.
 
     Numeric columns come as float64 (true and false as 1 and 0), or as string with the blanks around the cells
     removed in blocks where some cell is not a number; text columns come as string. Lines with too few or too
     many cells count as ragged. A wanted cell that is not UTF-8 stops the read: the file is in another encoding, and
     the lines of it that happen to be ASCII would be a biased choice.
     """
+    delimiter = _delimiter(stream, delimiters)
+    commas = None if delimiter == b"," else DecimalCommas()
     lines = blocks(stream, lambda data: whole_lines(data, delimiter), block)
     numbers = LineNumbers()
     header, rest = _header(lines, delimiter, numbers)
@@ -53,24 +59,39 @@ def chunks(stream: Stream, wanted: WantedColumns, *, delimiter: bytes = b",", bl
         if not utf8:
             cells = _restored(cells)
         line = numbers.of(data, len(cells[0])) if not ragged else numbers.of(data, 0)
-        kinds = [_text if name in wanted.text else _numbers for name in columns]
-        arrays = [kind(column) for kind, column in zip(kinds, cells, strict=True)]
+        arrays = [
+            _text(column) if name in wanted.text else _numbers(column, name, commas)
+            for name, column in zip(columns, cells, strict=True)
+        ]
         yield from slices(Chunk(pa.RecordBatch.from_arrays(arrays, names=list(columns)), ragged, line))
 
 
-def names(stream: Stream, *, delimiter: bytes = b",") -> list[str]:
+def names(stream: Stream, *, delimiters: bytes = b",") -> list[str]:
     """The names in the header line."""
+    delimiter = _delimiter(stream, delimiters)
     header, _ = _header(blocks(stream, lambda data: whole_lines(data, delimiter)), delimiter, LineNumbers())
     _require_several(header, delimiter)
     return header
 
 
+def _delimiter(stream: Stream, delimiters: bytes) -> bytes:
+    """The one that cuts the header line into most names; of several, the first."""
+    head = stream.peek(_HEAD).removeprefix(BYTE_ORDER_MARK).lstrip(b"\r\n")
+    return max(
+        (bytes([each]) for each in delimiters), key=lambda each: len(_names(head[: first_line(head, each)], each))
+    )
+
+
+def _names(line: bytes, delimiter: bytes) -> list[str]:
+    reader = csv.reader(io.StringIO(line.decode(errors="replace"), newline=""), delimiter=delimiter.decode())
+    return next(reader, [])
+
+
 def _require_several(header: list[str], delimiter: bytes) -> None:
-    """Refuse a first line that another delimiter would cut; Excel writes semicolons where commas are decimal."""
+    """Refuse a first line that another delimiter than the one that was asked for would cut."""
     for other, called in {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}.items():
         if len(header) == 1 and other in header[0] and other != delimiter.decode():
-            typed = other.replace("\t", "\\t")
-            raise Unreadable(f"is separated by {called}, as its first line shows: say --delimiter '{typed}'")
+            raise Unreadable(f"is separated by {called}, as its first line shows: leave out --delimiter")
 
 
 def _header(lines: Iterator[bytes], delimiter: bytes, numbers: LineNumbers) -> tuple[list[str], bytes]:
@@ -89,9 +110,8 @@ def _header(lines: Iterator[bytes], delimiter: bytes, numbers: LineNumbers) -> t
                 raise Unreadable("is not text; check its format and its suffix")
             if "\ufffd" in header:
                 raise Unreadable(_NOT_UTF8)
-            names = next(csv.reader(io.StringIO(header, newline=""), delimiter=delimiter.decode()))
             numbers.of(block[: len(block) - len(data) + end], 0)
-            return names, data[end:]
+            return _names(data[:end], delimiter), data[end:]
     raise Unreadable("is empty; the first line must name the columns")
 
 
@@ -152,12 +172,14 @@ def _nulled(cells: pa.Array) -> pa.Array:
     return pc.if_else(pc.is_in(cells, pa.array(_NULLS)), None, cells)
 
 
-def _numbers(cells: pa.Array) -> pa.Array:
-    """The cells as numbers if all of them are, else as text."""
+def _numbers(cells: pa.Array, column: str, commas: DecimalCommas | None) -> pa.Array:
+    """A column's cells as numbers if all of them are, else as text."""
     cells = _nulled(cells)
     numbers = as_numbers(cells)
     if numbers is None:
         cells = _nulled(pc.utf8_trim_whitespace(cells))
+        if commas is not None:
+            cells = commas.as_points(column, cells)
         for word, digit in (("true", "1"), ("false", "0")):
             cells = pc.if_else(pc.equal(pc.utf8_lower(cells), word), digit, cells)
         numbers = as_numbers(cells)

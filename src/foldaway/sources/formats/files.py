@@ -35,7 +35,7 @@ _SUFFIXES = {
     "arrow": (".arrow", ".ipc", ".feather"),
     "ndjson": (".ndjson", ".jsonl", ".json"),
 }
-_DELIMITERS = {"csv": b",", "tsv": b"\t"}
+_DELIMITERS = {"csv": b",;\t|", "tsv": b"\t,;|"}
 _PACKED = (".gz", ".zst", ".bz2")
 # An address, a date, a telephone number, an amount: no letters but those of an address, and a digit.
 _VALUE = re.compile(r".*\S@\S.*|[^A-Za-z]*\d[^A-Za-z]*")
@@ -47,7 +47,7 @@ class ReadOptions(msgspec.Struct, frozen=True):
 
     Attributes:
         format: One of `FORMATS`; by default the file's suffix tells, and the first bytes where it does not.
-        delimiter: What stands between two cells of a CSV file, if not a comma (in a TSV file, a tab).
+        delimiter: What stands between two cells of a CSV file, if its first line does not tell.
     """
 
     format: str | None = None
@@ -65,10 +65,10 @@ class ReadOptions(msgspec.Struct, frozen=True):
             raise SourceError(f"a delimiter is for CSV, not for {format}")
 
     def for_cells(self, kind: str) -> dict[str, Any]:
-        """What stands between two cells, for formats that have such a thing."""
+        """What may stand between two cells, for formats that have such a thing."""
         if kind not in _DELIMITERS:
             return {}
-        return {"delimiter": _DELIMITERS[kind] if self.delimiter is None else self.delimiter.encode()}
+        return {"delimiters": _DELIMITERS[kind] if self.delimiter is None else self.delimiter.encode()}
 
 
 _AS_USUAL = ReadOptions()
@@ -208,7 +208,7 @@ def require_wanted(path: Path | Stdin, wanted: WantedColumns, chunk: Chunk, deli
     with suppress(SourceError):
         names = column_names(path, delimiter) if isinstance(path, Path) and size(path) is not None else names
     hint = (
-        " Is it separated by commas, with the names in the first line? If not, name the delimiter."
+        " Does its first line name the columns? If it does, say with --delimiter what separates them."
         if len(missing) == len(wanted.names) > 1
         else ""
     )
@@ -284,5 +284,4 @@ def _format(stream: Stream) -> str:
     text = head.removeprefix(BYTE_ORDER_MARK).lstrip()
     if text.startswith(b"{") or ndjson.ARRAY.match(text):
         return "ndjson"
-    line = text.splitlines()[0] if text else b""
-    return "tsv" if b"\t" in line and b"," not in line else "csv"
+    return "csv"

@@ -49,7 +49,7 @@ def fold_files(
         key: The trial's key; if left out, that of this machine's user. It reaches workers through memory only.
         into: A trial to go on with; a new one if left out. It is left as it was, whatever happens.
         format: csv, tsv, parquet, arrow or ndjson; by default the file's name or first bytes tell.
-        delimiter: What stands between two cells of a CSV file, if it is not a comma.
+        delimiter: What stands between two cells of a CSV file, if its first line does not tell.
         progress: Called with a file and the bytes of it used so far.
 
     Returns:
@@ -66,7 +66,7 @@ def fold_files(
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     for day in range(3):
         ...         _ = Path(folder, f"day{day}.csv").write_text("group;y\na;1\nb;2\n")
-        ...     fold_files(f"{folder}/*.csv", plan, delimiter=";")
+        ...     fold_files(f"{folder}/*.csv", plan)
         Trial: demo | n=6 | a=3, b=3
     """
     trial = started(plan, key=key, into=into)
