@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,9 +84,9 @@ class Stepped(NamedTuple):
         reach = reach[..., None] * self.error
         above, below = self.height + reach, self.height - reach
         last = above.shape[-1] - 1
-        first = np.minimum((np.maximum.accumulate(above, axis=-1) < self.p).sum(axis=-1), last)
-        onward = np.minimum.accumulate(below[..., ::-1], axis=-1)[..., ::-1]
-        after = np.minimum((onward <= self.p).sum(axis=-1), last)
+        first = (above >= self.p).argmax(axis=-1)  # at the last bin, F is 1
+        there = below[..., ::-1] <= self.p
+        after = np.minimum(np.where(there.any(axis=-1), last + 1 - there.argmax(axis=-1), 0), last)
         lower, upper = self._in_bin(above, first, 0.0), self._in_bin(below, after, 1.0)
         return np.where(first == 0, -np.inf, lower), np.where(after == last, np.inf, upper)
 
@@ -101,12 +101,15 @@ class Stepped(NamedTuple):
             [-0.98, 0.98]
         """
         ours, theirs = self.value[..., arm], self.value[..., control]
-        down, up = np.zeros(ours.shape), np.zeros(ours.shape)
+        score = np.asarray(z, dtype=np.float64)
+        score = score.reshape((1,) * max(ours.ndim - score.ndim, 0) + score.shape)
         # Errors s and r add up to √(s² + r²) or, each of them z/√2 times, to no more, unless values come in steps.
-        for score, added in ((np.asarray(z), np.hypot), (np.asarray(z) / math.sqrt(2), np.add)):
-            lower, upper = self.ends(score)
-            down = np.maximum(down, added(ours - lower[..., arm], upper[..., control] - theirs))
-            up = np.maximum(up, added(upper[..., arm] - ours, theirs - lower[..., control]))
+        lower, upper = self.ends(np.stack([score, score / math.sqrt(2)]))
+        downs = ours - lower[..., arm], upper[..., control] - theirs
+        ups = upper[..., arm] - ours, theirs - lower[..., control]
+        down, up = (
+            np.maximum(np.maximum(np.hypot(one[0], other[0]), one[1] + other[1]), 0) for one, other in (downs, ups)
+        )
         return ours - theirs - down, ours - theirs + up
 
     def ratio(self, arm: int, z: Floats | float, control: int = 0) -> tuple[Floats, Floats]:
@@ -145,12 +148,9 @@ class Stepped(NamedTuple):
 
     def _in_bin(self, heights: Floats, place: NDArray[np.intp], outward: float) -> Floats:
         """Where heights reach p in the bins at these places; at one edge, where that is unknown."""
-        at, before = place[..., None], np.maximum(place - 1, 0)[..., None]
-        upper, lower = (np.take_along_axis(heights, each, -1)[..., 0] for each in (at, before))
-        lower = np.where(place > 0, lower, 0.0)
+        upper, lower = _at(heights, place), np.where(place > 0, _at(heights, np.maximum(place - 1, 0)), 0.0)
         part = np.clip(np.nan_to_num(over(self.p - lower, upper - lower), nan=outward), 0, 1)
-        every = np.broadcast_to(self.unknown, heights.shape)
-        unknown = np.take_along_axis(every, at, -1)[..., 0]
+        unknown = _at(np.broadcast_to(self.unknown, heights.shape), place)
         return _value(self.edges, place, np.where(unknown, outward, part))
 
 
@@ -214,6 +214,12 @@ def _unknown(whole: Floats, n: Floats, edges: Floats) -> NDArray[np.bool_]:
     padded = np.concatenate([whole[..., 1:2], whole, whole[..., -2:-1]], axis=-1)
     beside = (padded[..., :-2] + padded[..., 2:]) / 2
     return np.asarray((whole > STANDS_OUT * beside) | (whole > WIDE * n) | counted)
+
+
+def _at(each: NDArray[Any], place: NDArray[np.intp]) -> NDArray[Any]:
+    """What is at these places of the last axis."""
+    flat = each.reshape(-1, each.shape[-1])
+    return flat[np.arange(len(flat)), place.reshape(-1)].reshape(place.shape)
 
 
 def _value(edges: Floats, place: NDArray[np.intp], part: Floats) -> Floats:
