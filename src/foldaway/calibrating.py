@@ -17,7 +17,6 @@ from foldaway.inference.adjusting import fit_starts
 from foldaway.plan import Coefficients, Plan, Privacy
 from foldaway.plan.vocabulary import SUMS
 from foldaway.records.columns import columns_of
-from foldaway.tallies import cases_of
 from foldaway.trial import Trial
 
 LEAST = 2000
@@ -65,7 +64,7 @@ class Calibration:
                 f"coefficients are told from {LEAST:,} records on, and there are {self._trial.n:,}: they would say too "
                 "much about those few. Without them a trial finds its own."
             )
-        cases = cases_of(self._trial.tallies)
+        cases = self._trial.tallies.fitted
         assert cases is not None
         start = fit_starts(cases, self._plan)
         if start.predictor is None:

@@ -26,7 +26,7 @@ from foldaway.inference.intervals import corrected
 from foldaway.numerics.block import Floats
 from foldaway.plan import Outcome, Plan
 from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, best
-from foldaway.tallies import Grouped, fitted_cases_of
+from foldaway.tallies import Grouped
 from foldaway.tallies.segment import Segment, units_of
 
 _NO_UNITS = (
@@ -40,7 +40,7 @@ def by_segment(plan: Plan, tallies: Grouped, door: Door) -> list[BySegment]:
     """For every segment, outcome and arm the effects by level, p-values corrected for there being several."""
     if not plan.segments or not tallies.n:
         return []
-    if (cases := fitted_cases_of(tallies)) is not None:  # read as it would be once lean: levels are too small for fits
+    if (cases := tallies.fitted) is not None:  # read as it would be once lean: levels are too small for fits
         start = fit_starts(cases)
         tallies = tallies.fixed(start.predictor, start.without, start.why)
     tallies = tallies.named()

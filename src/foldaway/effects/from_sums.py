@@ -33,7 +33,7 @@ from foldaway.numerics.block import Floats
 from foldaway.plan import Outcome, Plan
 from foldaway.plan.analysis import errors_of, estimators_of
 from foldaway.plan.vocabulary import DIFFERENCE, ERRORS, ESTIMATORS, JACKKNIFE, SUMS
-from foldaway.tallies import Grouped, cases_of, fitted_cases_of
+from foldaway.tallies import Grouped
 from foldaway.tallies.release import cell_of
 from foldaway.tallies.segment import units_of
 from foldaway.tallies.sums import Sums
@@ -65,7 +65,7 @@ class SumsRead(NamedTuple):
     @classmethod
     def of(cls, tallies: Grouped) -> SumsRead:
         """With moments in their own frame, and their sums."""
-        cases, strata, why = fitted_cases_of(tallies), tallies.strata, tallies.why
+        cases, strata, why = tallies.fitted, tallies.strata, tallies.why
         if cases is not None:
             start = fit_starts(cases)
             strata, why = None if strata is None else strata.fixed(*start), start.why
@@ -148,7 +148,7 @@ class SumsRead(NamedTuple):
                 tallies.plan,
                 outcome,
                 self.plain,
-                cases_of(tallies),
+                tallies.cases,
                 by[0],
                 by_group=by[1] == JACKKNIFE,
                 first_order=self.first_order,
@@ -351,7 +351,7 @@ class SumsRead(NamedTuple):
 
     def left_out_notes(self) -> list[str]:
         """The covariates that no regression has a use for, while the trial is rich."""
-        if (cases := cases_of(self.tallies)) is None or self.why:
+        if (cases := self.tallies.cases) is None or self.why:
             return []
         found = [set(left_out(part)) for part in cases.parts if part.n]
         return left_out_notes(self.plan, sorted(set.intersection(*found)) if found else [])

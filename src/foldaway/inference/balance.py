@@ -25,7 +25,7 @@ from foldaway.inference.sample_ratio import SUSPICIOUS
 from foldaway.inference.welch import Spread, spread_of, welch
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
-from foldaway.tallies import Grouped, cases_of
+from foldaway.tallies import Grouped
 from foldaway.tallies.moments.arm import ArmTally
 from foldaway.tallies.moments.kinds import RECORDS, UNITS
 from foldaway.tallies.moments.scores import Scores
@@ -110,8 +110,7 @@ def prediction_balance(plan: Plan, tallies: Grouped) -> list[Balance]:
 
     None if outcomes are not adjusted, or where an arm's error cannot be told.
     """
-    cases = cases_of(tallies)
-    sums = tallies.plain() if cases is None else cases.lean(fit_starts(cases).predictor)
+    sums = tallies.plain() if (cases := tallies.cases) is None else cases.lean(fit_starts(cases).predictor)
     if not sums.shape.adjusted:
         return []
     balances = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from foldaway.inference.adjusting import LEAST_PER_COLUMN, Start, fit_starts, too_few
-from foldaway.tallies import Held, fitted_cases_of, grouped_of
+from foldaway.tallies import Held, grouped_of
 
 
 def is_ripe(held: Held) -> bool:
@@ -11,7 +11,7 @@ def is_ripe(held: Held) -> bool:
 
     But it waits no longer than for ten times as many: most records may lack an outcome for good.
     """
-    if (cases := fitted_cases_of(held)) is None:
+    if (cases := held.fitted) is None:
         return True
     largest = cases.parts[cases.largest]
     return not too_few(largest) or held.n >= 10 * LEAST_PER_COLUMN * largest.shape.row.regressors
@@ -19,7 +19,7 @@ def is_ripe(held: Held) -> bool:
 
 def start_of(held: Held) -> Start:
     """The coefficients that are fixed, or that the records so far give, of a trial that keeps sums."""
-    if (cases := fitted_cases_of(held)) is None:
+    if (cases := held.fitted) is None:
         return Start(grouped_of(held).predictor, None, grouped_of(held).why)
     start = fit_starts(cases, held.plan)
     if start.predictor is None:

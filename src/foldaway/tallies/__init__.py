@@ -5,9 +5,7 @@ from foldaway.tallies.held import Held
 from foldaway.tallies.holding import (
     against,
     arms_of,
-    cases_of,
     empty_holding,
-    fitted_cases_of,
     grouped_of,
     restored_holding,
 )
@@ -21,9 +19,7 @@ __all__ = [
     "Rich",
     "against",
     "arms_of",
-    "cases_of",
     "empty_holding",
-    "fitted_cases_of",
     "grouped_of",
     "restored_holding",
 ]

@@ -93,8 +93,9 @@ def parts_of(plan: Plan) -> Iterator[Part]:
     cells = lean_cells(plan, 1, NOT_ADJUSTED)
     for segment in range(-1, len(plan.segments)):
         yield Part("sums", segment, cells.sums.shape, groups=cells.sums.shape.groups)
-        if isinstance(cells.strata, Lean):
-            yield Part("strata", segment, cells.strata.sums.shape, groups=cells.strata.sums.shape.groups)
+        if cells.strata is not None:
+            shape = cells.strata.plain().shape
+            yield Part("strata", segment, shape, groups=shape.groups)
         for number, (bins, histogram) in enumerate(zip(plan.bins, cells.histograms, strict=True)):
             yield Part("bins", segment, None, bins, number, histogram.shape.groups)
 
@@ -265,10 +266,10 @@ class _Lines:
             elif part.kind == "sums":
                 sums = self._sums(sums.shape, at, cell)
             else:
-                assert isinstance(strata, Lean)
-                shape = strata.sums.shape
+                assert strata is not None
+                shape = strata.plain().shape
                 cell += self._within(self.place[at], shape.arms // (arms * len(levels))) * arms * len(levels)
-                strata = replace(strata, sums=self._sums(shape, at, cell))
+                strata = Lean(self.plan, self._sums(shape, at, cell), why=strata.why)
         return replace(empty, sums=sums, strata=strata, histograms=tuple(histograms))
 
     def _sums(self, shape: SumsShape, at: NDArray[np.intp], cell: NDArray[np.int64]) -> Sums:

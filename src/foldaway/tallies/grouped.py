@@ -21,6 +21,7 @@ from foldaway.keeping.state import Array
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.records.batch import Batch
+from foldaway.tallies.complete_cases import CompleteCases
 from foldaway.tallies.group_folding import fold_histogram
 from foldaway.tallies.histogram import Histogram
 from foldaway.tallies.moments import Arms
@@ -98,9 +99,22 @@ class Grouped(ABC):
         return False
 
     @property
+    def cases(self) -> CompleteCases | None:
+        """Moments by group, while the trial is rich."""
+        return None
+
+    @property
+    def fitted(self) -> CompleteCases | None:
+        """Those that coefficients are fitted to: of the strata, where units were randomised within some.
+
+        There covariates and outcomes vary within arms and strata, and what lies between strata is left out.
+        """
+        return self.cases if self.strata is None else self.strata.cases
+
+    @property
     def unfixed(self) -> bool:
         """Whether coefficients are still to be fixed."""
-        return False
+        return self.cases is not None
 
     @property
     @abstractmethod

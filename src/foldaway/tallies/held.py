@@ -9,6 +9,7 @@ from foldaway.keeping.cohort import Census
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.records.batch import Batch
+from foldaway.tallies.complete_cases import CompleteCases
 from foldaway.tallies.histogram import Histogram
 from foldaway.tallies.moments import Arms
 from foldaway.tallies.predictor import Predictor
@@ -41,6 +42,10 @@ class Held(Protocol):
     @property
     def histograms(self) -> tuple[Histogram, ...]:
         """For each of the plan's bins, records by arm, group and bin."""
+
+    @property
+    def fitted(self) -> CompleteCases | None:
+        """The moments by group that coefficients are fitted to; None where none are held, or these are fixed."""
 
     @property
     def unfixed(self) -> bool:

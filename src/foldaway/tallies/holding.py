@@ -32,8 +32,7 @@ def empty_holding(plan: Plan) -> Held:
 
 def lean_cells(plan: Plan, levels: int, why: str) -> Lean:
     """Sums of no records, with an arm for each arm and level, and why outcomes are not adjusted if they are not."""
-    empty = _cells(plan, levels)
-    return empty if isinstance(empty, Lean) else empty.fixed(None, why=why)
+    return _cells(plan, levels).fixed(None, why=why)
 
 
 def restored_holding(state: Any, plan: Plan) -> Held:
@@ -45,22 +44,6 @@ def grouped_of(held: Held) -> Grouped:
     """What is held by group, by a trial that is sure to hold such."""
     assert isinstance(held, Grouped)
     return held
-
-
-def cases_of(held: Held) -> CompleteCases | None:
-    """The moments by group, while a trial is rich."""
-    return held.cases if isinstance(held, Rich) else None
-
-
-def fitted_cases_of(held: Held) -> CompleteCases | None:
-    """The moments that coefficients are fitted to: those of the strata, where units were randomised within some.
-
-    There covariates and outcomes vary within arms and strata, and what lies between strata is left out.
-    """
-    if (cases := cases_of(held)) is None:
-        return None
-    strata = grouped_of(held).strata
-    return cases if strata is None else cases_of(strata)
 
 
 def arms_of(held: Held) -> Sequence[ArmTally]:
@@ -158,7 +141,7 @@ def _restored_bare(saved: GroupedState, empty: Grouped) -> Grouped:
     if None not in (saved.moments, saved.sums):
         raise StateError("the state is damaged: it has the tallies of a rich trial beside those of a lean one.")
     if saved.sums is None:
-        if (cases := cases_of(empty)) is None:
+        if (cases := empty.cases) is None:
             raise StateError("the state does not fit its plan: it has other tallies.")
         return Rich(plan, cases.restored(saved.moments))
     predictor = empty.predictor

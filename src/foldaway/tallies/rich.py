@@ -36,11 +36,6 @@ class Rich(Grouped):
     cases: CompleteCases
 
     @property
-    def unfixed(self) -> bool:
-        """Coefficients are still to be fixed."""
-        return True
-
-    @property
     def records(self) -> Floats:
         """The number of records, by arm and group."""
         return self.cases.records

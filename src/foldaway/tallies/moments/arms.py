@@ -44,7 +44,8 @@ class Arms:
     plan: Plan
     by_arm: tuple[ArmTally, ...]
     histograms: ClassVar[tuple[()]] = ()
-    unfixed: ClassVar[bool] = False  # only rich trials are
+    fitted: ClassVar[None] = None  # only rich trials have moments by group
+    unfixed: ClassVar[bool] = False
     released: ClassVar[bool] = False  # only sums are
 
     @classmethod
