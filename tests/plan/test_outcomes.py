@@ -282,7 +282,7 @@ def test_every_kind_is_read_from_records_as_numpy_would() -> None:
         "clicks": rng.poisson(1.0, n),
         "views": rng.poisson(5.0, n),
     }
-    exactly = [each for each in plan_of(*EVERY).outcomes if each.missing == "refused" and each.bins is None]
+    exactly = [each for each in plan_of(*EVERY).outcomes if each.missing == "refused" and each.binning is None]
     plan = plan_of(*exactly, unit="u")
     trial = fa.Trial(plan, key=bytes(16))
     for part in np.array_split(np.arange(n), 7):

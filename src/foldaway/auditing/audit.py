@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import msgspec
@@ -80,9 +81,9 @@ def _attack_histograms(plan: Plan, now: Held, before: Held | None) -> Iterator[F
         counts = now.histograms[place].counts - (0 if before is None else before.histograms[place].counts)
         if plan.weighted:  # a sum of weights is at least one record's
             counts = (counts > 0).astype(np.float64)
-        near = [Range(low, high).near for low, high in zip(bins.edges[:-1], bins.edges[1:], strict=True)]
+        near = [math.isfinite(high - low) and Range(low, high).near for low, high in bins.ranges]
         yield from Finding.of(
-            round(float(counts[..., 1:-1][..., near].sum())),
+            round(float(counts[..., near].sum())),
             exact=0,
             attack=HISTOGRAMS,
             outcome=bins.column,

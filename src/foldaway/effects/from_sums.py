@@ -154,7 +154,9 @@ class SumsRead(NamedTuple):
                 first_order=self.first_order,
                 recentred=recentred,
                 strata=self.strata,
-                histogram=None if (bins := outcome.bins) is None else tallies.histograms[tallies.plan.bins.index(bins)],
+                histogram=None
+                if (bins := outcome.binning) is None
+                else tallies.histograms[tallies.plan.bins.index(bins)],
             )
         )
 
@@ -251,7 +253,7 @@ class SumsRead(NamedTuple):
     def carriers(self, outcome: Outcome, estimator: str) -> Floats:
         """By level, how many carry it: the fewer, the more coarsely others are told."""
         plan = self.plan
-        if outcome.bins is not None:  # a quantile is told where enough lie beyond it: no few carry it
+        if outcome.binning is not None:  # a quantile is told where enough lie beyond it: no few carry it
             return np.full(len(plan.arms), np.inf)
         fewest: Floats = np.min([self._carriers(place) for place in plan.places(outcome)], axis=0)
         if not ESTIMATORS[estimator].of_effects:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from msgspec import Meta
 
-from foldaway.plan.outcomes import Bins, Outcome, Value
+from foldaway.plan.outcomes import Binning, Outcome, Value
 from foldaway.plan.part import Count, Fixed, Part
 from foldaway.plan.parts import Bootstrap, Coefficients, Federated, Privacy, Release, Strata
 from foldaway.plan.vocabulary import (
@@ -301,9 +301,10 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
         return tuple(map(self.values.index, outcome.values))
 
     @cached_property
-    def bins(self) -> tuple[Bins, ...]:
+    def bins(self) -> tuple[Binning, ...]:
         """The bins of each histogram that is kept, each once."""
-        return tuple(dict.fromkeys(outcome.bins for outcome in self.outcomes if outcome.bins is not None))
+        found = (outcome.binning for outcome in self.outcomes)
+        return tuple(dict.fromkeys(each for each in found if each is not None))
 
     def read_from(self, value: Value) -> list[Outcome]:
         """The outcomes that are computed from a value."""

@@ -86,7 +86,7 @@ class _Checked:
             self._take(name, columns[name], text)
         measured = {name: self._numbers(name, columns[name], text) for name in plan.measured}
         self.values += [(_value(value, measured), None) for value in plan.values]
-        self.bins = [bins.of(measured[bins.column]) for bins in plan.bins]
+        self.bins = [bins.codes(measured) for bins in plan.bins]
         self.weight = None
         if plan.weight is not None:
             self.weight, self.masks[plan.weight] = weights(columns[plan.weight], text=text)

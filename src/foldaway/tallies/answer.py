@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from foldaway.errors import RecordError, SourceError, instead_of
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
-from foldaway.plan.outcomes import Bins
+from foldaway.plan.outcomes import Binning
 from foldaway.records import Fault, Faults
 from foldaway.records.columns import Column, columns_of
 from foldaway.records.faults import CLIPPED, NO_ARM
@@ -78,7 +78,7 @@ class Part(NamedTuple):
     kind: str
     segment: int
     shape: SumsShape | None
-    bins: Bins | None = None
+    bins: Binning | None = None
     number: int = 0
     groups: int = 1
 

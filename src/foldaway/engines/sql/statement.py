@@ -21,8 +21,8 @@ from foldaway.engines.sql.dialects import DIALECTS, Dialect, Expression, called,
 from foldaway.errors import PlanError, SourceError, did_you_mean, instead_of
 from foldaway.numerics.block import LARGEST
 from foldaway.plan import Plan
-from foldaway.plan.outcomes import Bins, Value
-from foldaway.plan.outcomes.bins import NUDGE
+from foldaway.plan.outcomes import Binning, Bins, Value
+from foldaway.plan.outcomes.binning import NUDGE
 from foldaway.plan.vocabulary import MOMENTS, SIPHASH
 from foldaway.records.faults import CLIPPED
 from foldaway.records.values import BEYOND, INFINITE, NAN, NOT_POSITIVE, NULL, TOO_LARGE, WRONG_TYPE
@@ -367,8 +367,9 @@ class _Statement:
         predicted = [_sum(number(b) * x for b, x in zip(row, about, strict=True)) for row in slopes]
         return [value - exp.paren(each) for value, each in zip(values, predicted, strict=True)]
 
-    def bin(self, bins: Bins) -> Expression:
+    def bin(self, bins: Binning) -> Expression:
         """The bin of a record: see `Bins.of`."""
+        assert isinstance(bins, Bins)
         value, scale, last = self.own(bins.column), bins.scale, bins.within
         if bins.logarithmic:
             place = exp.Ln(this=value / number(bins.lower)) * number(scale)

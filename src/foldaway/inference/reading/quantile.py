@@ -71,7 +71,7 @@ def quantile_levels(source: Source) -> Levels:
     if not source.by_group and histogram.shape.weighted and histogram.squares is None:
         raise EstimateError("with weights, a quantile has this error by groups of units alone.")
     (p,), (place,) = outcome.quantiles, source.places
-    binned = Binned(histogram.counts, outcome.bins.edges, histogram.squares)
+    binned = Binned(histogram.counts, outcome.binning.edges, histogram.squares)
     found = quantiles(binned, p, by_group=source.by_group)
     few = _FEW_GROUPS if source.by_group else _FEW_RECORDS
     why = tuple(_OUTSIDE if outside else few if rare else "" for outside, rare in zip(*found[1:], strict=True))

@@ -7,6 +7,7 @@ estimators read it and what it needs of a plan. The records room makes the value
 
 from __future__ import annotations
 
+from foldaway.plan.outcomes.binning import Binning
 from foldaway.plan.outcomes.bins import Bins
 from foldaway.plan.outcomes.mean import Mean
 from foldaway.plan.outcomes.outcome import Outcome
@@ -19,4 +20,4 @@ from foldaway.plan.outcomes.value import Value
 KINDS: dict[str, type[Outcome]] = {kind.KIND: kind for kind in (Mean, Share, Ratio, Quantile, Total)}
 Outcome.KINDS.update(KINDS)
 
-__all__ = ["KINDS", "Bins", "Mean", "Outcome", "Quantile", "Ratio", "Share", "Total", "Value"]
+__all__ = ["KINDS", "Binning", "Bins", "Mean", "Outcome", "Quantile", "Ratio", "Share", "Total", "Value"]

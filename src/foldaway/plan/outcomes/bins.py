@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foldaway.numerics.block import Floats
-
-Codes = NDArray[np.int16]
-
-MISSING = -1
-"""The bin of a record without the column."""
-
-NUDGE = 1e-9
-"""So far below an edge, in widths of a bin, a value counts as on it, whatever the rounding of a logarithm."""
+from foldaway.plan.outcomes.binning import MISSING, NUDGE, Codes
 
 
 class Bins(NamedTuple):
@@ -73,6 +67,21 @@ class Bins(NamedTuple):
         """Where those between the bounds begin and end."""
         space = np.geomspace if self.logarithmic else np.linspace
         return space(self.lower, self.upper, self.within + 1)
+
+    @property
+    def ranges(self) -> list[tuple[float, float]]:
+        """By bin, between which two values its records lie."""
+        ends = [-math.inf, *self.edges.tolist(), math.inf]
+        return list(pairwise(ends))
+
+    @property
+    def phrase(self) -> str:
+        """What the bins are, for people."""
+        return f"{self.number:,} bins from {self.lower:,g} to {self.upper:,g}"
+
+    def codes(self, measured: Mapping[str, Floats]) -> Codes:
+        """Each record's bin, from the columns by name."""
+        return self.of(measured[self.column])
 
     def of(self, column: Floats) -> Codes:
         """The bin of each record: 0 below the bounds, the last above them."""

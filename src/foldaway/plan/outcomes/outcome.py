@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from foldaway.errors import PlanError, did_you_mean
-from foldaway.plan.outcomes.bins import Bins
+from foldaway.plan.outcomes.binning import Binning
 from foldaway.plan.outcomes.value import Value
 from foldaway.plan.part import Part, settings_of
 from foldaway.plan.vocabulary import ESTIMATORS, Need
@@ -79,8 +79,8 @@ class Outcome(Part, frozen=True, kw_only=True):
         """The numbers of a record that it is computed from: each kind has its own."""
 
     @property
-    def bins(self) -> Bins | None:
-        """Those of the histogram that it is read from, if it is."""
+    def binning(self) -> Binning | None:
+        """That of the histogram that it is read from, if it is."""
         return None
 
     @property

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from foldaway.numerics.block import LARGEST
+from foldaway.plan.outcomes.binning import MOST_BINS
 from foldaway.plan.outcomes.bins import Bins
 from foldaway.plan.outcomes.outcome import Column, Outcome
 from foldaway.plan.outcomes.value import Value, shortest
@@ -21,9 +22,6 @@ Ends = Annotated[
     tuple[float, float], Meta(description="the lowest and the highest value to distinguish, as in [1, 60000]")
 ]
 Resolution = Annotated[float, Meta(ge=1e-5, le=0.5, description="a number from 0.00001 to 0.5, for example 0.01")]
-
-MOST_BINS = 10_000
-"""In a histogram; each arm and group has so many counts."""
 
 _HERE = Need(
     lambda plan: plan.federated is None,
@@ -70,8 +68,8 @@ class Quantile(Outcome, frozen=True):
         return (Value(self.column, self.bounds),)
 
     @property
-    def bins(self) -> Bins:
-        """Those of its histogram."""
+    def binning(self) -> Bins:
+        """That of its histogram."""
         lower, upper = self.bounds
         return Bins(self.column, lower, upper, self.resolution or (0.01 if lower > 0 else 0.001))
 
@@ -103,9 +101,9 @@ class Quantile(Outcome, frozen=True):
             yield f"the quantiles of {self.column!r} contain one of them twice."
         elif not -LARGEST <= self.bounds[0] < self.bounds[1] <= LARGEST:
             yield f"the bounds of {self.column!r} must be two numbers, the lower one first."
-        elif self.bins.number > MOST_BINS:
+        elif self.binning.number > MOST_BINS:
             yield (
-                f"the histogram of {self.column!r} would have {self.bins.number:,} bins, more than {MOST_BINS:,}: "
+                f"the histogram of {self.column!r} would have {self.binning.number:,} bins, more than {MOST_BINS:,}: "
                 "choose narrower `bounds` or a coarser `resolution`."
             )
         else:

@@ -56,8 +56,8 @@ def _roles(plan: Plan) -> list[list[str]]:
             "may be missing" if outcome.missing == "allowed" else "",
             *(_bounds(plan, name) for name in outcome.columns),
         ]
-        if (bins := outcome.bins) is not None:
-            compared.append(f"{bins.number:,} bins from {bins.lower:,g} to {bins.upper:,g}")
+        if (bins := outcome.binning) is not None:
+            compared.append(bins.phrase)
         rows.append([outcome.name, "outcome", "; ".join(filter(None, compared))])
     for name in plan.covariates:
         levels = plan.levels.get(name)
