@@ -18,7 +18,6 @@ from foldaway.cli.terminal.printing import print_effects, save_report
 from foldaway.cli.terminal.progress import file_progress
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import RecordError, SourceError, many
-from foldaway.evidence.ledger import head_sentence
 from foldaway.keeping.secret import read_or_make_key
 from foldaway.report.page.document import require_place
 
@@ -84,8 +83,6 @@ def run(
     with nullcontext() if save is None else interruptible(f"stopped after {save} was written."):
         if save is not None:
             _tell_rest(backlog.outcome, the_plan, save)
-            if not going_on:
-                tell(head_sentence(trial.chronicle.ledger.head))
         print_effects(trial, json=json, everything=everything)
         if report is not None:
             told = None if exact else trial.told()

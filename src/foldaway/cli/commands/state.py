@@ -63,7 +63,7 @@ def merge(
     if save is not None and whole.n:
         whole.save(save)
         tell_saved(save)
-        tell(f"It also holds the ledgers of all {len(states):,} states. {head_sentence(whole.chronicle.ledger.head)}")
+        tell(f"It also holds the ledgers of all {len(states):,} states.")
     with nullcontext() if save is None else interruptible(f"stopped after {save} was written."):
         print_effects(whole, json=json, everything=everything)
 
