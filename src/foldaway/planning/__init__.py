@@ -1,4 +1,4 @@
-"""How large a trial must be, and what one of a given size can show."""
+"""How large a trial must be, and what one of a given size can show; in `drafting`, a first plan for records."""
 
 from foldaway.planning.answer import Power
 from foldaway.planning.baseline import Baseline, baselines_of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import shlex
 import time
@@ -81,7 +82,7 @@ def test_a_plan_is_printed_with_its_guesses_as_comments(folder: Path) -> None:
     *guesses, unsaid, _ = done.stderr.splitlines()
     assert comments[: len(guesses)] == guesses
     assert "Assumed: each record is a unit of its own." in " ".join(guesses)
-    assert "which direction is better, margins, and segments" in unsaid
+    assert "which direction is better, and margins" in unsaid
     assert fa.Plan.loads(done.stdout).arms == {"control": 0.5, "treatment": 0.5}
 
 
@@ -133,6 +134,43 @@ def test_what_is_missing_is_said_without_a_value(folder: Path, words: tuple[str,
     assert "treatment" not in done.stderr
 
 
+def test_a_messy_export_is_read_as_it_was_looked_at(tmp_path: Path) -> None:
+    """Semicolons, decimal commas, several records of a unit, levels from the file, a ratio."""
+    draw = random.Random(3)
+    lines = ["user;arm;spent;orders;sessions;land"]
+    spent: dict[str, list[float]] = {"old": [], "new": []}
+    for user in range(400):
+        arm = "old" if user % 2 else "new"
+        for visit in range(1 + user % 3):
+            written = "" if draw.random() < 0.05 else f"{draw.randrange(10_000) / 100:.2f}".replace(".", ",")
+            lines.append(f"u{user};{arm};{written};{user % 2};{1 + user % 4};{'dfa'[(user + visit) % 3]}")
+            spent[arm] += [float(written.replace(",", "."))] if written else []
+    (tmp_path / "t.csv").write_text("\ufeff" + "\r\n".join(lines), "utf-8")
+    words = ["--arm", "arm", "--outcome", "spent", "--outcome", "orders/sessions", "--unit", "user"]
+    words += ["--segment", "land", "--levels", "land=all", "-o", "plan.toml"]
+    told = foldaway("plan", "new", "t.csv", *words, folder=tmp_path).stderr
+    assert "The records are of 400 different values of user" in told
+    blank = len(lines) - 1 - sum(map(len, spent.values()))
+    assert f"Without a value of spent: {blank} of {len(lines) - 1} records. The plan allows this" in told
+    plan = fa.Plan.load(tmp_path / "plan.toml")
+    assert plan.outcomes == (fa.Mean("spent", missing="allowed"), fa.Ratio("orders", "sessions"))
+    assert (plan.segments, plan.covariates, plan.levels) == (("land",), (), {"land": ("a", "d", "f")})
+    assert (plan.unit, plan.records_per_unit, plan.drop_limit) == ("user", "many", 0)
+    trial = fa.fold_files(tmp_path / "t.csv", plan, key=bytes(16))
+    assert trial.n == len(lines) - 1
+    (first, *_) = trial.effects()
+    assert (first.outcome, first.n) == ("spent", trial.n - blank)
+    assert first.estimate == pytest.approx(np.mean(spent["new"]) - np.mean(spent["old"]))
+
+
+def test_a_column_named_like_a_ratio_is_a_column(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("arm,a/b,a,b\n" + "old,1,2,3\nnew,2,3,4\n" * 60)
+    words = ("plan", "new", "t.csv", "--arm", "arm", "--outcome")
+    assert fa.Plan.loads(foldaway(*words, "a/b", folder=tmp_path).stdout).outcomes == (fa.Mean("a/b"),)
+    assert fa.Plan.loads(foldaway(*words, "b / a", folder=tmp_path).stdout).outcomes == (fa.Ratio("b", "a"),)
+    assert "no column 'c'" in foldaway(*words, "a/c", folder=tmp_path, code=1).stderr
+
+
 def test_a_plan_is_never_overwritten(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_text("mine")
     words = ("plan", "new", folder / "my trial.csv", "--arm", "variant", "--outcome", "revenue", "-o", "plan.toml")
@@ -145,12 +183,15 @@ def test_slips_in_a_file_or_in_an_option_are_told(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("g;y;land\n" + "a;1;de\nb;2;\n" * 3)
     made = foldaway("plan", "new", "t.csv", *words, folder=tmp_path)
     assert "No record has the level 'fr' of land." in made.stderr
-    assert "Without a value of land: 3 of 6 records. As it is, the plan rejects every batch" in made.stderr
+    assert "Without a value of land: 3 of 6 records. If you can, fill in the values." in made.stderr
+    assert "As it is, the plan rejects every batch with such a record." in made.stderr
+    assert "fewer than a cohort (100), so `foldaway run --save` stores nothing yet" in made.stderr
     assert made.stderr.splitlines()[-1].startswith("Next: repeat the command with -o")  # no file was written to run
     (tmp_path / "t.csv").write_text("g,y,land\n" + "a,1,de\nb,,fr\n" * 3)
-    empty = foldaway("plan", "new", "t.csv", *words, folder=tmp_path).stderr
-    assert 'write {kind = "mean", column = "y", missing = "allowed"} in outcomes.' in empty
-    assert "fill in" not in empty
+    empty = foldaway("plan", "new", "t.csv", *words, folder=tmp_path)
+    assert "Without a value of y: 3 of 6 records. The plan allows this" in empty.stderr
+    assert "fill in" not in empty.stderr
+    assert fa.Plan.loads(empty.stdout).outcomes == (fa.Mean("y", missing="allowed"),)
     (tmp_path / "t.csv").write_text("g,y,land\n" + "a,1,de\nb,SECRET,fr\n" * 3)
     other = foldaway("plan", "new", "t.csv", *words, folder=tmp_path, code=1).stderr
     assert "the outcome 'y' is not a number in 3 of 6 records" in other
@@ -170,30 +211,30 @@ def test_few_faulty_records_are_left_out_by_the_plan(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("g,y,x,land\n" + "a,1,3,de\nb,2,4,fr\n" * 100 + slips)
     words = ("--arm", "g", "--outcome", "y", "--covariate", "x", "--levels", "land=de,fr", "-o", "plan.toml")
     told = foldaway("plan", "new", "t.csv", *words, folder=tmp_path).stderr
-    left_out = "The plan leaves such records out and counts them (drop_limit = 0.05)."
-    assert f"Not a number in y: 3 of 209 records. {left_out}" in told
-    assert f"Not a number in x: 1 of 209 records. {left_out}" in told
-    assert f"None of the listed levels of land: 3 of 209 records. {left_out}" in told
-    assert f"Without a value of y: 1 of 209 records. {left_out}" in told
-    assert f"Without a value of land: 1 of 209 records. {left_out}" in told
+    assert "Not a number in y: 3 of 209 records." in told
+    assert "Not a number in x: 1 of 209 records." in told
+    assert "None of the listed levels of land: 3 of 209 records." in told
+    assert "Without a value of y: 1 of 209 records. The plan allows this" in told
+    assert "Without a value of land: 1 of 209 records." in told
+    assert "The plan leaves out and counts records with such faults (drop_limit = 0.05)." in told
     assert "SECRET" not in told
     assert fa.Plan.load(tmp_path / "plan.toml").drop_limit == 0.05
     done = foldaway("run", "plan.toml", "t.csv", folder=tmp_path)
-    assert "200 records (a: 100, b: 100)" in done.stdout
+    assert "201 records (a: 101, b: 100)" in done.stdout
 
 
 def test_a_rare_value_of_the_arm_is_taken_for_a_misspelling(tmp_path: Path) -> None:
     words = ("plan", "new", "t.csv", "--arm", "g", "--outcome", "y")
-    (tmp_path / "t.csv").write_text("g,y\n" + "new,1\nold,2\n" * 200 + "nwe,2\n" * 3 + "SECRET,1\n")
+    (tmp_path / "t.csv").write_text("g,y\n" + "new,1\nold,2\n" * 200 + "else,2\n" * 3 + "SECRET,1\n")
     made = foldaway(*words, folder=tmp_path)
-    assert '"nwe" is rare in g and may be a misspelling: 3 of 404 records. The plan leaves such' in made.stderr
+    assert '"else" is rare in g and may be a misspelling: 3 of 404 records.' in made.stderr
     assert "If it is an arm, add it to [arms] and correct the probabilities." in made.stderr
     assert "A value of g that occurs only once may be a misspelling: 1 of 404 records." in made.stderr
     assert "SECRET" not in made.stdout + made.stderr
     plan = fa.Plan.loads(made.stdout)
     assert (plan.arms, plan.drop_limit) == ({"old": 0.5, "new": 0.5}, 0.05)
-    named = foldaway(*words, "--control", "nwe", folder=tmp_path).stdout
-    assert list(fa.Plan.loads(named).arms) == ["nwe", "new", "old"]
+    named = foldaway(*words, "--control", "else", folder=tmp_path).stdout
+    assert list(fa.Plan.loads(named).arms) == ["else", "new", "old"]
     # A small arm is one where there is but one other.
     (tmp_path / "t.csv").write_text("g,y\n" + "new,1\nnew,2\n" * 200 + "old,2\n" * 3)
     assert set(fa.Plan.loads(foldaway(*words, folder=tmp_path).stdout).arms) == {"new", "old"}
