@@ -247,3 +247,19 @@ def test_a_ratio_of_devices_sums_and_of_a_release_is_read_by_groups() -> None:
     row = folded(released, rows).release()[0]
     assert row.se_kind == "jackknife"
     assert abs(float(row.estimate or 9) - plain(rows)) < 8 * float(row.std_error or 0)
+
+
+@pytest.mark.parametrize("unit", [None, "u"])
+@pytest.mark.parametrize("sessions", ["many", "one"])
+def test_a_small_arm_with_few_buyers_is_not_found_to_differ(unit: str | None, sessions: str) -> None:
+    """By what the small arm has shown alone, more than a third of these trials without an effect found one."""
+    plan = plan_of(fa.Ratio("revenue", "sessions"), arms={"a": 0.98, "b": 0.02}, unit=unit)
+    rng, found = np.random.default_rng(5), 0
+    for _ in range(40):
+        n = 3_000
+        rows = pd.DataFrame({"g": np.where(rng.random(n) < 0.02, "b", "a"), "u": np.arange(n)})
+        rows["revenue"] = (rng.random(n) < 0.02) * rng.lognormal(size=n)
+        rows["sessions"] = 1.0 + (rng.poisson(2, n) if sessions == "many" else 0)
+        [verdict] = folded(plan, rows).effects().verdicts()
+        found += verdict.verdict in ("higher", "lower")
+    assert found <= 5

@@ -67,6 +67,17 @@ def revenue(treated: float, buyers: float, n: int, times: float = 1.0) -> Simula
     return simulate
 
 
+def per_session(treated: float, buyers: float, n: int) -> Simulate:
+    """The same of units with about three sessions each."""
+    simulated = revenue(treated, buyers, n)
+
+    def simulate(rng: np.random.Generator) -> Columns:
+        columns = simulated(rng)
+        return {**columns, "sessions": 1.0 + rng.poisson(2, n)}
+
+    return simulate
+
+
 def none_of_a_hundred(rng: np.random.Generator) -> Found:
     """0 of 100 against 200 of 9,900, which chance gives in a quarter of trials (Fisher's exact p is .27)."""
     d = np.arange(10_000) < 100
@@ -97,6 +108,10 @@ def designs() -> Iterator[Design]:
             who = "all buy" if buyers == 1 else f"{100 * buyers:g} % buy"
             made = plan(treated, ["y"])
             yield Design("revenue", f"{who}, {n:,}, {arms}", one_look(made, revenue(treated, buyers, n)))
+        for unit in (None, "unit"):
+            made = plan(treated, [fa.Ratio("y", "sessions")], unit=unit)
+            what = f"per session, 1 % buy, 4,000{' units' if unit else ''}, {arms}"
+            yield Design("revenue", what, one_look(made, per_session(treated, 0.01, 4_000)))
         made = plan(treated, [converts()])
         twice = one_look(made, shares(treated, 0.02, 5_000, 2.0), Truth(0.02, 1.0))
         yield Design("shares", f"2 % of 5,000, doubled, {arms}", twice, (COVERS, RELATIVE))

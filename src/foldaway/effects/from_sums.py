@@ -187,22 +187,24 @@ class SumsRead(NamedTuple):
         It is where the plan's arms are of about equal size and enough records carry the outcome. Of a release, and of
         devices' means, nothing is known.
         """
-        if self.tallies.released or outcome.KIND not in ("mean", "share") or ESTIMATORS[by[0]].of_effects:
+        if self.tallies.released or outcome.KIND not in ("mean", "share", "ratio") or ESTIMATORS[by[0]].of_effects:
             return None
-        (place,) = self.plan.places(outcome)
-        n, measured = self.plain.counts(place).sum(axis=1)[[0, arm]], None
+        places, pair, measured = self.plan.places(outcome), [0, arm], None
+        n = self.plain.counts(places[0]).sum(axis=1)[pair]
         if ESTIMATORS[by[0]].adjusts:
-            measured = self.exact((DIFFERENCE, by[1]), outcome, recentred=False).of([0, arm])
+            measured = self.exact((DIFFERENCE, by[1]), outcome, recentred=False).of(pair)
         if self.first_order:
             return Carried(own, None, np.ones(2), n, measured)
-        weight, mass = self.plain.weights(place).sum(axis=1)[[0, arm]], self.plain.mass[[0, arm], place]
-        apart = own if isinstance(watched, str) else watched.of([0, arm])._replace(value=own.value)
-        size = np.nan_to_num(over(self.plain.absolute[[0, arm], place], weight))
-        worth = np.where(mass > 0, np.nan_to_num(over(weight**2, mass)), n)
-        evidence = float(evidence_of(self.plain, place, np.array([0, arm])))
+        arms = np.array(pair)
+        evidence = min(float(evidence_of(self.plain, each, arms, either=each == places[0])) for each in places)
         if evidence >= FEW_CARRIERS and self.plan.evenness(arm) >= EVEN:
             return None
-        return Carried(apart, evidence, size, worth if self.plain.shape.weighted else n, measured)
+        weight, mass = self.plain.weights(places[0]).sum(axis=1)[pair], self.plain.mass[pair, places[0]]
+        apart = own if isinstance(watched, str) else watched.of(pair)._replace(value=own.value)
+        absolute = self.plain.absolute[pair]
+        size = over(absolute[:, places[0]], absolute[:, places[1]] if places[1:] else weight)
+        worth = np.where(mass > 0, np.nan_to_num(over(weight**2, mass)), n) if self.plain.shape.weighted else n
+        return Carried(apart, evidence, np.nan_to_num(size), worth, measured)
 
     def _noise(self, by: By, outcome: Outcome, arm: int) -> float:
         """Of a release, the variance of an effect that is noise."""

@@ -38,9 +38,9 @@ def row_from(plan: Plan, found: Found) -> Effect:
 
 
 def _few_carry(found: Found) -> str | None:
-    """That few records carry a mean."""
+    """That few records carry a mean, or a ratio of two."""
     few = found.carried is not None and found.carried.evidence is not None and found.carried.evidence < FEW_CARRIERS
-    return FEW_CARRY if few and found.outcome.LEVEL == "mean" else None
+    return FEW_CARRY if few and found.outcome.LEVEL != "share" else None
 
 
 def _point(plan: Plan, found: Found, claim: Claim) -> ArmEffect:

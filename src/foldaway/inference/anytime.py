@@ -159,6 +159,8 @@ def evidence(
     absolute: Floats,
     squares: Floats,
     weights: tuple[Floats, Floats, Floats] | None = None,
+    *,
+    either: bool = True,
 ) -> Floats:
     """min(n_a) · (Σ|v|)² / (n Σv²) over the two arms on the last axis.
 
@@ -170,6 +172,7 @@ def evidence(
         absolute: Σ|v|, or Σw|v|.
         squares: Σv², or Σw²v².
         weights: Of records with weights, Σw, Σw² and Σw²v.
+        either: Whether the rarer of two values counts; of a denominator, nothing is said by its zeros.
 
     Example:
         >>> n, ones = np.array([900.0, 100.0]), np.array([18.0, 2.0])
@@ -179,7 +182,7 @@ def evidence(
     everyone = n.sum(axis=-1)
     weight, mass, first = (each.sum(axis=-1) for each in weights or (n, n, total))
     ones, size, second = total.sum(axis=-1), absolute.sum(axis=-1), squares.sum(axis=-1)
-    binary = (np.abs(first - second) <= _ROUNDING * second) & (np.abs(size - ones) <= _ROUNDING * size)
+    binary = either & (np.abs(first - second) <= _ROUNDING * second) & (np.abs(size - ones) <= _ROUNDING * size)
     zeros = np.maximum(mass - first, 0)
     zeros = np.where(zeros > _ROUNDING * mass, zeros, 0.0)
     rarer = np.minimum(over(ones**2, first), np.nan_to_num(over((weight - ones) ** 2, zeros)))
@@ -212,15 +215,16 @@ def _deviating(counts: Floats, total: Floats) -> Floats:
     return np.nan_to_num(3 * over((share**2).sum(axis=1) ** 2, (share**4).sum(axis=1)))
 
 
-def evidence_of(sums: Sums, outcome: int, arms: NDArray[np.intp]) -> Floats:
-    """The evidence in the sums of an outcome in pairs of arms, which are on the last axis."""
+def evidence_of(sums: Sums, outcome: int, arms: NDArray[np.intp], *, either: bool = True) -> Floats:
+    """The evidence in the sums of an outcome in pairs of arms, which are on the last axis: see `evidence`."""
     n, total, weight = (
         each.sum(axis=1)[arms] for each in (sums.counts(outcome), sums.totals(outcome), sums.weights(outcome))
     )
     mass = sums.mass[arms, outcome]
     mean = sums.level[outcome] + np.nan_to_num(over(sums.first[arms, outcome], mass))
     squares = sums.square[arms, outcome] + mass * mean**2
-    return evidence(n, total, sums.absolute[arms, outcome], squares, (weight, mass, mass * mean))
+    weights = weight, mass, mass * mean
+    return evidence(n, total, sums.absolute[arms, outcome], squares, weights, either=either)
 
 
 class Watched(NamedTuple):

@@ -11,15 +11,16 @@ Of adjusted levels, the ratio V_p/(V_t + V_c) is that of the outcome as it was m
 the coefficients fit an arm. Where these fit the small arm, its residuals vary little for that reason alone, and their
 own ratio would make the interval wider than without any adjustment.
 
-Arms vary alike next to their size k_a, the mean of |v|. In an arm where few records carry the outcome it is not well
-known, so 10 carriers of average size are added to it. Clustering is in V_a. `evidence` in `inference/anytime.py` counts
-the carriers.
+Arms vary alike next to their size k_a, the mean of |v|; of a ratio, Σ|u|/Σ|d|. In an arm where few records carry the
+outcome it is not well known, so 10 carriers of average size are added to it. Clustering is in V_a. `evidence` in
+`inference/anytime.py` counts the carriers.
 
 Simulated with lognormal and mostly zero revenue and counts, arms from 50/50 to 99/1: at most 5.6 % wrong verdicts,
 where Welch's test was wrong in up to 80 %. An effect that doubles the outcome is covered in about 92 % where Welch's
 interval covers 82 to 90 %; where it halves the outcome, intervals are 1.15 to 1.5 times as wide as Welch's. With the
 same variance in both arms, in place of the same relative one, coverage fell to 89 % and widths were 1.6 to 2.1 times as
-large. Corrections by third moments failed.
+large. Corrections by third moments failed. Ratios of which few units carry the numerator: at most 5 % wrong, where the
+jackknife was wrong in up to 66 %.
 """
 
 from __future__ import annotations
