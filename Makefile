@@ -40,7 +40,7 @@ PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make pins" PIP_CONFIG_FILE=/dev/null PIP_
 	$(BIN)/python -m piptools compile --quiet --generate-hashes --strip-extras --allow-unsafe \
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(UPGRADE)
 
-.PHONY: help demo test long again lint mypy format bench goldens docs validate package pins clean
+.PHONY: help demo test long again lint mypy format bench goldens vectors docs validate package pins clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ bench: $(DEV) ## measure foldaway side by side with its peers
 goldens: $(DEV) ## write tests/goldens and docs/reference/plan.md anew, for a change that is meant to change them
 	PYTHONPATH=tests $(BIN)/python -m goldens.write
 	$(BIN)/python docs/settings.py
+
+vectors: $(DEV) ## write clients/protocol/vectors.json anew, which every client of devices is held to
+	PYTHONPATH=tests $(BIN)/python tests/protocol_vectors.py
 
 docs: $(DEV) ## build the documentation to site/, without a network
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

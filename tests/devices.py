@@ -19,6 +19,7 @@ from foldaway.federated import Device
 from foldaway.federated.device.state import DeviceState, MemoryStore
 from foldaway.federated.link import HttpLink
 from foldaway.federated.messages import new_number
+from foldaway.plan.arms import device_group, public_arm
 from kept_rows import fitted, mean_variance, unit_degrees
 from served import Served
 from trials import known
@@ -28,7 +29,7 @@ def identity_in(plan: fa.Plan, arm: str) -> bytes:
     """An identity that the plan assigns to this arm."""
     while True:
         identity = new_number()
-        if plan.assign(identity) == arm:
+        if public_arm(plan.arms, plan.fingerprint, identity) == arm:
             return identity
 
 
@@ -111,10 +112,13 @@ def report_all(devices: Sequence[Device], rounds: int = 3, threads: int = 1) -> 
 
 
 def groups_of(devices: Sequence[Device]) -> list[int]:
-    """The groups that devices in mode sums have drawn, while they have not reported."""
+    """The groups that devices in mode sums have drawn."""
     with ExitStack() as stack:
         states = [stack.enter_context(device._store.changing()) for device in devices]
-        return [int(np.frombuffer(state.sums)[0]) for state in states]
+        return [
+            device_group(device.plan.groups, device.plan.fingerprint, state.identity)
+            for device, state in zip(devices, states, strict=True)
+        ]
 
 
 def assert_as_kept_rows(

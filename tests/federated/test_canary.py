@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import time
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -59,9 +60,13 @@ def device_process(care: str, trial: Hosted, folder: Path) -> Iterator[Process]:
         running.communicate()
 
 
-def negative(marks: Marks) -> list[bytes]:
-    """The marks with the other sign, as a factor may hold them."""
-    return [struct.pack("<d", -marks.outcome(i)) for i in range(min(marks.count, 4))]
+def in_messages(marks: Marks) -> list[bytes]:
+    """The marks as messages may hold them: in base64, with any number of bytes before; and with the other sign."""
+    outcomes = [marks.outcome(i) for i in range(min(marks.count, 4))]
+    packed = [struct.pack("<d", sign * outcome) for outcome in outcomes for sign in (1, -1)]
+    # Of the digits, those that no other byte has a part in.
+    encoded = [b64encode(bytes(before) + value)[4 if before else 0 : -3] for value in packed for before in range(3)]
+    return [struct.pack("<d", -outcome) for outcome in outcomes] + encoded
 
 
 def in_files(folder: Path, patterns: list[bytes]) -> bool:
@@ -125,7 +130,7 @@ def test_nothing_is_left_of_what_a_device_has_forgotten(
             device.ask("record", marks.outcome(i).hex())
         # Teeth: while it must be there, it is found.
         if mode == "one-message":
-            assert in_files(folder, negative(marks))
+            assert in_files(folder, in_messages(marks))
         else:
             assert scan_files([folder], marks)
         assert device.ask("report", "0") == ("waiting for coefficients" if mode == "scores" else "pending")
@@ -140,10 +145,10 @@ def test_nothing_is_left_of_what_a_device_has_forgotten(
             "the coordinator's process": scan_process(server.pid, marks),
         }
         assert not any(found.values()), {place: str(hits) for place, hits in found.items() if hits}
-        assert not in_files(tmp_path, negative(marks))
-        assert not in_files(server.folder, negative(marks))
-        assert not in_process(device.pid, negative(marks))
-        assert not in_process(server.pid, negative(marks))
+        assert not in_files(tmp_path, in_messages(marks))
+        assert not in_files(server.folder, in_messages(marks))
+        assert not in_process(device.pid, in_messages(marks))
+        assert not in_process(server.pid, in_messages(marks))
     assert [path.name for path in folder.iterdir()] == [f"{plan.name}.foldaway-forgotten"]
 
 
@@ -162,14 +167,14 @@ def test_who_forgets_while_the_report_is_pending_keeps_nothing_either(server: Se
     with device_process("hardened", trial, folder) as device:
         device.ask("record", marks.outcome(0).hex())
         assert device.ask("report", "0") == "pending"
-        assert in_files(folder, negative(marks))
+        assert in_files(folder, in_messages(marks))
         device.ask("forget")
         time.sleep(1.5)
         assert not scan_files([tmp_path, server.folder], marks)
         assert not scan_process(device.pid, marks)
-        assert not in_files(tmp_path, negative(marks))
-        assert not in_files(server.folder, negative(marks))
-        assert not in_process(device.pid, negative(marks))
+        assert not in_files(tmp_path, in_messages(marks))
+        assert not in_files(server.folder, in_messages(marks))
+        assert not in_process(device.pid, in_messages(marks))
     assert [path.name for path in folder.iterdir()] == ["pending.foldaway-forgotten"]
 
 

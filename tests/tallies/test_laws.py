@@ -76,8 +76,8 @@ def score_counts(scores: Scores) -> tuple[int, ...]:
 
 def reply_parts(shape: Shape) -> list[Segment]:
     """As many numbers in a reply as a row of this shape has columns: a regression, and a mean for each outcome."""
-    means = [Model("difference", outcome, [], None) for outcome in range(shape.outcomes)]
-    return segments([Model("regression", 0, [], None), *means], shape.regressors)
+    means = [Model("difference", outcome, 1, False, []) for outcome in range(shape.outcomes)]
+    return segments([Model("regression", 0, shape.regressors, False, []), *means])
 
 
 def reply_grams(replies: Replies, _: Any) -> Grams:

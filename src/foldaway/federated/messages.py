@@ -1,7 +1,8 @@
-"""What travels between devices and coordinator: MessagePack arrays, checked to the byte before anything is done.
+"""What travels between devices and coordinator: JSON objects, checked to the byte before anything is done.
 
 A message says nothing about its sender. ``number`` is 16 random bytes that the device has made for this one message,
-so that the message can be repeated and is counted once.
+so that the message can be repeated and is counted once. Bytes travel as base64, and so do numbers of 64 bits, since
+JavaScript's own end at 2^53 and no two languages write the same digits. ``docs/protocol.md`` describes every message.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from foldaway.errors import MessageError, instead_of
 from foldaway.numerics.block import LARGEST, Floats
 
-MEDIA_TYPE = "application/vnd.foldaway+msgpack"
+MEDIA_TYPE = "application/json"
 
 # No message of a device is longer, whatever its plan; a plan's own are shorter (`modes.most_bytes`).
 MOST_BYTES = 2**24
@@ -27,7 +28,7 @@ Arm = Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=MOST_RECORDS)]
 Whole = Annotated[int, msgspec.Meta(ge=0, le=MOST_RECORDS)]
 Numbers = Annotated[bytes, msgspec.Meta(max_length=MOST_BYTES)]
-"""Float64, little-endian, one after the other."""
+"""Float64, little-endian, one after the other; base64 in JSON."""
 
 Stage = Literal["open", "replying", "closed"]
 
@@ -35,24 +36,24 @@ Kind = Literal["enrolments", "moments", "reports"]
 """The three that a device sends; a mode says what a report is."""
 
 
-class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What every message of a device begins with: its own number, and the device's arm."""
 
     number: Number
     arm: Arm
 
 
-class Enrolment(Message, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Enrolment(Message, frozen=True, forbid_unknown_fields=True):
     """A device joins: the number under which it will report, and its arm. Sent with the device's first record."""
 
 
-class Counted(Message, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Counted(Message, frozen=True, forbid_unknown_fields=True):
     """A message about n records."""
 
     n: Count
 
 
-class Moments(Counted, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Moments(Counted, frozen=True, forbid_unknown_fields=True):
     """The triangular factor of rows z = [1, x, y], times the roots of their weights.
 
     Mode one-message: of all records of the device, as its report. Mode scores: of the records since the last such
@@ -75,7 +76,7 @@ class Moments(Counted, frozen=True, array_like=True, forbid_unknown_fields=True)
         return R
 
 
-class Sums(Counted, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Sums(Counted, frozen=True, forbid_unknown_fields=True):
     """Mode delta: how many records the device has, and the sum of each outcome in the plan's order."""
 
     sums: Numbers
@@ -89,14 +90,14 @@ class Sums(Counted, frozen=True, array_like=True, forbid_unknown_fields=True):
         return R
 
 
-class GroupSums(Counted, frozen=True, array_like=True, forbid_unknown_fields=True):
+class GroupSums(Counted, frozen=True, forbid_unknown_fields=True):
     """Mode sums: the device's group, and the sum of each outcome and, if the plan has coefficients, of each ỹ."""
 
     group: Whole
     sums: Numbers
 
 
-class SiteSums(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class SiteSums(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Mode sums: what a site sends. Its number travels beside it, and the key that dealt its groups never does.
 
     Attributes:
@@ -110,7 +111,7 @@ class SiteSums(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     sums: bytes
 
 
-class ScoreReply(Message, frozen=True, array_like=True, forbid_unknown_fields=True):
+class ScoreReply(Message, frozen=True, forbid_unknown_fields=True):
     """Mode scores: the device's reply to the published coefficients, as ``replies.models.reply`` makes it."""
 
     scores: Numbers
@@ -129,12 +130,14 @@ class Received(msgspec.Struct, frozen=True):
     durable: bool
 
 
-class Model(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One regression of the plan, as a device needs it; every array is per arm, in the plan's order.
 
     Attributes:
         estimator: Its name.
-        outcome: The outcome's place in the plan.
+        outcome: The place of its outcome among the plan's values.
+        regressors: How many of a row's regressors it has, from the first: 1 without covariates, k otherwise.
+        intercept: Whether a device sums the intercept beside the residual.
         deltas: k numbers for each arm: the residual of a framed row (s_x, s_y) is F_yy·s_y − s_x'δ.
         breads: q² numbers for each arm (q = 1 without covariates, k otherwise): the leverage of framed rows X is
             X·bread·X'. None unless the plan asks for a leverage correction.
@@ -142,11 +145,13 @@ class Model(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
     estimator: str
     outcome: int
+    regressors: int
+    intercept: bool
     deltas: list[Numbers]
-    breads: list[Numbers] | None
+    breads: list[Numbers] | None = None
 
 
-class Coefficients(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Coefficients(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the coordinator publishes when it closes a trial in mode scores.
 
     Attributes:
@@ -173,7 +178,7 @@ def new_number() -> bytes:
 
 def encoded(message: Message | SiteSums | Coefficients) -> bytes:
     """The message as bytes."""
-    return msgspec.msgpack.encode(message)
+    return msgspec.json.encode(message)
 
 
 def decoded(data: bytes | bytearray | memoryview, kind: type[Sent], *, most: int | None = MOST_BYTES) -> Sent:
@@ -187,7 +192,7 @@ def decoded(data: bytes | bytearray | memoryview, kind: type[Sent], *, most: int
     if most is not None and len(data) > most:
         raise MessageError(fault)
     with instead_of((ValueError, RecursionError), MessageError(fault)):
-        return msgspec.msgpack.decode(data, type=kind)
+        return msgspec.json.decode(data, type=kind)
 
 
 def packed(values: Floats) -> bytes:

@@ -16,13 +16,26 @@ from numbers import Integral
 # Hexadecimal digits of the hash that make the number: 52 bits, which every language's floating point holds exactly.
 _DIGITS = 13
 
-_PUBLIC = "foldaway arm"
+_PUBLIC, _GROUP = "foldaway arm", "foldaway group"
+
+# As many hexadecimal digits as the most groups need, which are a power of two.
+_GROUP_DIGITS = 3
 
 
 def public_arm(shares: Mapping[str, float], design: str, unit: str | int | bytes) -> str:
     """The arm that follows from what everybody may know: the arms' probabilities, the design, the identifier."""
     message = f"{_PUBLIC}\n{design}\n".encode() + _identifier(unit)
     return _arm(shares, hashlib.sha256(message).hexdigest())
+
+
+def device_group(groups: int, fingerprint: str, identity: bytes) -> int:
+    """The group of a device, from 16 random bytes that it has made; its arm is public, with these as the identifier.
+
+    For the design stands the plan's fingerprint: a client has it from the plan's bytes, and could not be sure to write
+    the design's as we do.
+    """
+    message = f"{_GROUP}\n{fingerprint}\n".encode() + identity
+    return int(hashlib.sha256(message).hexdigest()[:_GROUP_DIGITS], 16) % groups
 
 
 def secret_arm(shares: Mapping[str, float], key: bytes, unit: str | int | bytes) -> str:

@@ -154,7 +154,7 @@ def test_of_corrected_scores_nothing_is_claimed() -> None:
     published = Published.of(share.trial)
     replies = [answer(plan, published, kept) for kept in devices]
     values = np.frombuffer(replies[0].scores).copy()
-    corrected = next(part for part in segments(published.models, len(plan.regressors)) if part.corrected)
+    corrected = next(part for part in segments(published.models) if part.corrected)
     values[corrected.place] *= 1e3
     altered = ScoreReply(replies[0].number, replies[0].arm, packed(values))
     with_replies(share, published, [altered, *replies[1:]])

@@ -150,7 +150,7 @@ def test_sums_that_no_site_has_are_refused(server: Served, tmp_path: Path) -> No
     _, plan, rows = site_plan("bad-sums", mode="sums", covariates=0, groups=8)
     trial = Hosted(server, plan)
     (file,) = site_files(rows, tmp_path, 1)
-    good = msgspec.msgpack.decode(site_mode_of(plan).from_site(fold_site(plan, [str(file)])), type=SiteSums)
+    good = msgspec.json.decode(site_mode_of(plan).from_site(fold_site(plan, [str(file)])), type=SiteSums)
     records, sums = np.frombuffer(good.records), np.frombuffer(good.sums)
     there = np.arange(16) == np.argmax(records)
     cases: dict[str, dict[str, Any]] = {
@@ -387,7 +387,7 @@ def test_no_unit_leaves_its_site_alone_in_a_group(tmp_path: Path) -> None:
         cells = units.groupby(["group", "place"]).size()
         assert cells.min() >= 4
         assert 1 < len(site_groups(trial)) < plan.groups == 128
-        sent_of = msgspec.msgpack.decode(site_mode_of(plan).from_site(trial), type=SiteSums)
+        sent_of = msgspec.json.decode(site_mode_of(plan).from_site(trial), type=SiteSums)
         records = np.frombuffer(sent_of.records, "<f8").reshape(len(plan.arms), plan.groups)
         assert {(arm, place) for arm, place in zip(*np.nonzero(records), strict=True)} == {
             (list(plan.arms).index(arm), place) for arm, place in cells.index

@@ -147,7 +147,7 @@ def test_refusals(server: Served) -> None:
     assert trial.post("reports", own).status_code == 404
     assert trial.post("enrolments", enrolment).json() == {"repeated": False, "durable": True}
     assert trial.post("enrolments", enrolment).json() == {"repeated": True, "durable": True}
-    assert trial.post("enrolments", enrolment, "application/json").status_code == 415
+    assert trial.post("enrolments", enrolment, "application/octet-stream").status_code == 415
     assert trial.post("enrolments", bytes(most_bytes(trial.plan) + 1)).status_code == 422
     assert trial.post("enrolments", b"").status_code == 422
     assert trial.post("enrolments", encoded(Enrolment(new_number(), "nobody"))).status_code == 422

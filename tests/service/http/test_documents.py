@@ -20,7 +20,6 @@ from sizes import mostly_slow
 # turn; all else that is valid must be taken.
 CONFIG = """
 headers = {{ Authorization = "Bearer {token}" }}
-hooks = "{hooks}"
 continue-on-failure = true
 seed = 1
 
@@ -38,13 +37,6 @@ expected-statuses = ["2xx", 404, 409, 410, 422, 425]
 include-path-regex = "^/v1/trials(/.*/records)?$"
 include-method = "POST"
 checks.positive_data_acceptance.expected-statuses = ["2xx", 400, 404, 409, 410, 422]
-"""
-
-# Messages of devices are bytes of a kind that schemathesis does not know.
-HOOKS = """
-import schemathesis
-
-schemathesis.serializer.alias("application/vnd.foldaway+msgpack", "application/octet-stream")
 """
 
 # Every address once more with a trial that is there; and with one whose records stay on devices.
@@ -95,9 +87,7 @@ def test_what_is_drawn_from_the_document_is_answered_as_it_says(
     if known:
         create(server, known)
     config = tmp_path / "schemathesis.toml"
-    hooks = tmp_path / "hooks.py"
-    hooks.write_text(HOOKS)
-    settings = CONFIG.format(token=server.admin, hooks=hooks, examples=8)
+    settings = CONFIG.format(token=server.admin, examples=8)
     config.write_text(settings + (KNOWN.format(name=known) if known else ""))
     words = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(config), "run"]
     words += [f"{server.url}/schema/openapi.json", "--checks", "all", "--workers", "1", "--no-color"]

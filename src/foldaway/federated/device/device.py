@@ -23,6 +23,7 @@ from foldaway.federated.modes import mode_of
 from foldaway.forgetting.harden import forget_now
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
+from foldaway.plan.arms import public_arm
 from foldaway.records import check
 from foldaway.records.columns import REFUSED
 from foldaway.records.faults import FaultyBatch
@@ -141,7 +142,7 @@ class Device:
             with self._custody.changing() as state:
                 if state.stage == "leaving":
                     raise Forgotten
-                self._arm = self.plan.assign(state.identity)
+                self._arm = public_arm(self.plan.arms, self.plan.fingerprint, state.identity)
         return self._arm
 
     @property

@@ -16,6 +16,7 @@ from foldaway.federated.messages import Enrolment, Kind, Received, decoded, enco
 from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.mode import Holding, moments
 from foldaway.plan import Plan
+from foldaway.plan.arms import device_group, public_arm
 
 UNKNOWN, CLOSED = 404, 410
 """How a coordinator refuses a number that it does not know, and whatever comes after the end."""
@@ -105,7 +106,7 @@ class Reporting:
                     return self._custody.status_of(state)
             if stage == "leaving":
                 return self._report_and_go()
-            arm = self._plan.assign(identity)
+            arm = public_arm(self._plan.arms, self._plan.fingerprint, identity)
             with _But(CLOSED):  # a kill may have come between the enrolment and the note of it here
                 self.enrol(arm)
             return self._report_in(arm)
@@ -143,7 +144,8 @@ class Reporting:
                 return self._custody.status_of(state)
             if not state.report:
                 rows = self._custody.store.covered()
-                holding = Holding(state.number, arm, state.records, state.sums, rows)
+                group = device_group(self._plan.groups, self._plan.fingerprint, state.identity)
+                holding = Holding(state.number, arm, group, state.records, state.sums, rows)
                 if (message := self._mode.report(self._plan, holding, published)) is not None:
                     # From here on the report is what it is, and takes the records' place.
                     state.report, state.sums, state.stage = encoded(message), b"", "reporting"
@@ -161,7 +163,7 @@ class Reporting:
         store, number = self._custody.store, new_number()
         with self._custody.changing() as state:
             if state.stage == "collecting" and (rows := store.unsent()):
-                arm = self._plan.assign(state.identity)
+                arm = public_arm(self._plan.arms, self._plan.fingerprint, state.identity)
                 first = not store.waiting() and not store.covered()
                 store.send_later(number, encoded(moments(number, arm, rows, first=first)))
             waiting = store.waiting()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from foldaway.errors import PlanError, many
 from foldaway.federated.messages import MOST_BYTES, encoded
-from foldaway.federated.modes.mode import Mode, SiteMode
+from foldaway.federated.modes.mode import Mode, SiteMode, longest_arm
 from foldaway.federated.modes.one_round import Delta, OneMessage
 from foldaway.federated.modes.scores import Scores
 from foldaway.federated.modes.sums import SumsByGroup
@@ -22,8 +22,8 @@ MODES: dict[str, Mode] = {mode.name: mode for mode in (OneMessage(), Scores(), D
 
 _TIMES = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 
-# What other clients' MessagePack may need more than ours.
-_SLACK = 64
+# What other clients' JSON may need more than ours: blanks, and arms whose letters are escaped.
+_SLACK, _ESCAPED = 128, 6
 
 
 def mode_of(plan: Plan) -> Mode:
@@ -59,7 +59,7 @@ def site_mode_of(plan: Plan) -> SiteMode:
 def most_bytes(plan: Plan) -> int:
     """How long a message of the plan's devices can be."""
     longest = max(len(encoded(message)) for message in mode_of(plan).longest(plan))
-    return min(longest + _SLACK, MOST_BYTES)
+    return min(longest + _SLACK + _ESCAPED * len(longest_arm(plan).encode()), MOST_BYTES)
 
 
 def described(plan: Plan) -> list[str]:

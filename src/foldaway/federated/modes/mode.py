@@ -28,6 +28,7 @@ class Holding(NamedTuple):
     Attributes:
         number: The report's number.
         arm: The device's arm.
+        group: Its group, in modes that have any.
         n: How many records it has taken.
         sums: What they came to, in modes that keep no records.
         rows: The records whose moments are durable, in modes that keep them.
@@ -35,6 +36,7 @@ class Holding(NamedTuple):
 
     number: bytes
     arm: str
+    group: int
     n: int
     sums: bytes
     rows: Sequence[bytes]

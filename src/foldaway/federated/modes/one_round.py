@@ -54,7 +54,7 @@ class OneRound(Mode):
     def longest(self, plan: Plan) -> Sequence[Message]:
         """What as many records come to as a message may be of."""
         sums = self.take_in(plan, b"", np.zeros(len(plan.columns) + 1)) or b""
-        return [self.report(plan, Holding(bytes(16), longest_arm(plan), MOST_RECORDS, sums, []), None)]
+        return [self.report(plan, Holding(bytes(16), longest_arm(plan), 0, MOST_RECORDS, sums, []), None)]
 
 
 class OneMessage(OneRound, SiteMode):

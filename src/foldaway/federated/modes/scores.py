@@ -29,7 +29,7 @@ from foldaway.federated.messages import (
 from foldaway.federated.modes.mode import Holding, Mode, longest_arm, stacked
 from foldaway.federated.modes.share import Devices, Share
 from foldaway.federated.replies.integrity import Integrity, integrity
-from foldaway.federated.replies.models import leverage_of, reply, segments
+from foldaway.federated.replies.models import leverage_of, read_as, reply, segments
 from foldaway.federated.replies.published import Published
 from foldaway.federated.replies.tally import Replies, scored_arms
 from foldaway.numerics.block import Block, Floats
@@ -125,15 +125,16 @@ class Scores(Mode):
     def longest(self, plan: Plan) -> tuple[Moments, Message]:
         """The moments of as many records as a message may be of, and the reply to all models of the plan."""
         arm, columns = longest_arm(plan), len(plan.columns)
-        factor = Moments.of(bytes(16), arm, MOST_RECORDS, np.zeros((columns, columns)))
+        factor = Moments.of(bytes(16), arm, MOST_RECORDS, np.zeros((columns, columns)), first=False)
         return factor, ScoreReply(bytes(16), arm, packed(_no_replies(plan).sums))
 
 
 def _no_replies(plan: Plan) -> Replies:
     """The sums of no replies to all models of the plan."""
     breads: list[bytes] | None = None if leverage_of(plan) is None else []
-    models = [Model(name, place, [], breads) for place in range(len(plan.values)) for name in estimators_of(plan)]
-    return Replies.empty(segments(models, len(plan.regressors)))
+    names = estimators_of(plan)
+    models = [Model(name, o, *read_as(plan, name), [], breads) for o in range(len(plan.values)) for name in names]
+    return Replies.empty(segments(models))
 
 
 def _reply_notes(devices: Devices, included: Mapping[str, int], silent: Mapping[str, int], door: Door) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 
 import numpy as np
@@ -35,24 +34,22 @@ from foldaway.trial import Trial
 
 
 class SumsByGroup(OneRound, SiteMode):
-    """A device keeps its group, a count and sums: enough for means, adjusted by the plan's coefficients."""
+    """A device keeps a count and sums: enough for means, adjusted by the plan's coefficients."""
 
     name = "sums"
     reports = GroupSums
 
     def take_in(self, plan: Plan, sums: bytes, record: Floats) -> bytes:
-        """The group, which the first record draws for good, and the sums with one more record's y and ỹ."""
+        """The sums with one more record's y and ỹ."""
         k = len(plan.regressors)
         x, y = record[1:k], record[k:-1]
         predictor = predictor_of(plan)
         columns = y if predictor is None else np.append(y, predictor.adjusted(x[:, None], y[:, None])[:, 0])
-        group, before = (secrets.randbelow(plan.groups), 0.0) if not sums else _read(plan, sums)
-        return packed(np.append(group, before + columns))
+        return packed(columns + unpacked(sums, len(columns)) if sums else columns)
 
     def report(self, plan: Plan, holding: Holding, published: Coefficients | None) -> GroupSums:
         """The group and the sums."""
-        group, sums = _read(plan, holding.sums)
-        return GroupSums(holding.number, holding.arm, holding.n, group, packed(sums))
+        return GroupSums(holding.number, holding.arm, holding.n, holding.group, holding.sums)
 
     def from_site(self, trial: Trial) -> bytes:
         """Counts and sums by arm and group; groups were dealt under a key of the site's own, which stays there.
@@ -141,7 +138,7 @@ class SumsByGroup(OneRound, SiteMode):
         sent = f"counts and sums by arm and group, of at least {least} each,"
         site = "" if plan.unit is None else f"{site_sentence(plan, sent)} "
         return (
-            f"a device draws one of {plan.groups:,} groups at random. It keeps that, a count and {sums}, and no "
+            f"a device draws one of {plan.groups:,} groups at random. It keeps a count and {sums}, and no "
             f"record. It sends them once, in at most {size}. {site}Where an arm's group has one device, the "
             f"coordinator keeps that device's sums: have several times {len(plan.arms) * plan.groups:,} devices, or "
             "fewer `groups`."
@@ -170,9 +167,3 @@ def site_groups(trial: Trial) -> NDArray[np.int64]:
 def _columns(plan: Plan) -> int:
     """How many sums there are: of each outcome and, with coefficients, of its ỹ."""
     return len(plan.values) * (1 if plan.coefficients is None else 2)
-
-
-def _read(plan: Plan, kept: bytes) -> tuple[int, Floats]:
-    """The group and the sums that a device keeps."""
-    group, *sums = unpacked(kept, 1 + _columns(plan))
-    return int(group), np.array(sums)

@@ -64,17 +64,22 @@ def leverage_of(plan: Plan) -> Literal["CR2", "CR3"] | None:
     return None if plan.federated is None else plan.federated.leverage
 
 
-def segments(models: Sequence[Model], k: int) -> list[Segment]:
+def segments(models: Sequence[Model]) -> list[Segment]:
     """The parts of a reply, in order."""
     parts: list[Segment] = []
     start = products_start = 0
     for model in models:
-        word = ESTIMATORS[model.estimator]
-        q, r = k if word.adjusts else 1, 2 if word.residuals_of else 1
+        q, r = model.regressors, 2 if model.intercept else 1
         for corrected in (False,) if model.breads is None else (False, True):
             parts.append(Segment(model, corrected, q, r, start, products_start))
             start, products_start = start + q * r, products_start + (q * r) ** 2
     return parts
+
+
+def read_as(plan: Plan, name: str) -> tuple[int, bool]:
+    """How many regressors a model has, and whether devices sum the intercept beside the residual."""
+    word = ESTIMATORS[name]
+    return len(plan.regressors) if word.adjusts else 1, bool(word.residuals_of)
 
 
 def in_one_frame(arms: Sequence[ArmTally]) -> list[ArmTally]:
@@ -108,11 +113,11 @@ def _model(plan: Plan, arms: Sequence[ArmTally], name: str, outcome: int) -> Mod
     places = range(len(arms))
     deltas = [packed(contrast.fit.reading(a).delta) for a in places]
     breads: list[bytes] | None = None
+    q, intercept = read_as(plan, name)
     if leverage_of(plan) is not None:
-        q = arms[0].shape.regressors if word.adjusts else 1
         hats = [own.fit.leverage(a) for a in places]
         breads = [packed(hat[:q, :q]) for hat in hats]
-    return Model(name, outcome, deltas, breads)
+    return Model(name, outcome, q, intercept, deltas, breads)
 
 
 def frame_of(published: Coefficients, columns: int) -> Floats:
@@ -142,7 +147,7 @@ def reply(plan: Plan, published: Coefficients, arm: str, rows: Floats, weights: 
     if weights is not None:
         framed *= np.sqrt(weights)[:, None]
     parts = []
-    for segment in segments(published.models, k):
+    for segment in segments(published.models):
         X, E = readings(segment, a, F, framed, k)
         if not segment.corrected:
             parts.append(X.T @ E)

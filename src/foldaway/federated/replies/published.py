@@ -40,7 +40,7 @@ class Published:
         self.plan = plan
         self.arms = arms
         self.models = models
-        self.segments = segments(models, len(plan.regressors))
+        self.segments = segments(models)
 
     @classmethod
     def of(cls, trial: Trial) -> Self:

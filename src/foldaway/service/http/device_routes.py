@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from litestar import Response, get, post
-from litestar.openapi.datastructures import ResponseSpec
+from litestar import get, post
 from litestar.params import HeaderParameter
 
 from foldaway.errors import IngestError
-from foldaway.federated.messages import MEDIA_TYPE, Kind, Received, encoded
+from foldaway.federated.messages import MEDIA_TYPE, Coefficients, Kind, Received
 from foldaway.federated.modes import most_bytes
 from foldaway.service.collecting.device_inbox import Outcome
 from foldaway.service.http.access import Access, Name, sender
@@ -71,13 +70,10 @@ def device_routes(access: Access, patience: float) -> list[Any]:
         return take
 
     published = about("devices", "What devices reply to, in mode scores", guard, 404, 409, 425)
-    published["responses"][200] = ResponseSpec(
-        bytes, media_type=MEDIA_TYPE, generate_examples=False, description="In MessagePack."
-    )
 
-    @get("/v1/trials/{name:str}/coefficients", media_type=MEDIA_TYPE, **published)
-    async def coefficients(name: Name) -> Response[bytes]:
-        return Response(encoded(await thread.run(service.devices.coefficients, name)), media_type=MEDIA_TYPE)
+    @get("/v1/trials/{name:str}/coefficients", **published)
+    async def coefficients(name: Name) -> Coefficients:
+        return await thread.run(service.devices.coefficients, name)
 
     @post(
         "/v1/trials/{name:str}/tallies",

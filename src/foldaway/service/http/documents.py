@@ -115,7 +115,8 @@ RecordsOperation = _taking(
 )
 PlanOperation = _taking("A plan, as JSON or TOML.", {"application/json": _OBJECT, "application/toml": _BYTES})
 MessageOperation = _taking(
-    "A message of a device, in MessagePack: it says nothing about its sender.", {MESSAGE: _BYTES}
+    "A message of a device, a JSON object that says nothing about its sender; see the protocol.",
+    {MESSAGE: _OBJECT},
 )
 TalliesOperation = _taking(
     "What a site has folded, of a cohort of units at least: the state of its trial or, in mode sums, sums by group.",

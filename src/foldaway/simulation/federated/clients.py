@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -37,8 +38,9 @@ class CountingLink(HttpLink):
             self.messages[kind] += 1
             self.bytes[kind] += len(message)
             if kind == "reports" and not self.numbers:
-                parts = msgspec.msgpack.decode(message)[1:]  # without the report's own number
-                self.numbers = len(next(part for part in parts if isinstance(part, bytes))) // 8
+                found = msgspec.json.decode(message)
+                encoded = next(found[name] for name in ("factor", "sums", "scores") if name in found)
+                self.numbers = len(b64decode(encoded)) // 8
         return super().post(kind, message, patience=patience)
 
     def coefficients(self) -> Coefficients | None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan, Privacy
+from foldaway.plan.arms import public_arm
 from foldaway.plan.vocabulary import MODES
 
 Role = Literal["reports", "drops out", "is late"]
@@ -91,7 +92,7 @@ def clients(world: World, plan: Plan, start: int) -> Iterator[Client]:
     noise = rng.normal(size=(CHUNK, 5, 2))
     for i in range(min(CHUNK, world.clients - start)):
         identity = hashlib.blake2b(f"{world.seed} {start + i}".encode(), digest_size=16).digest()
-        treated = plan.assign(identity) == "treatment"
+        treated = public_arm(plan.arms, plan.fingerprint, identity) == "treatment"
         before: Floats = 10 + disposition[i] + noise[i, : sizes[i], 0]
         revenue = before / 2 + disposition[i] + EFFECT * treated + noise[i, : sizes[i], 1] * (1 + treated / 2)
         columns = {"revenue": revenue.tolist(), "revenue_before": before.tolist()}

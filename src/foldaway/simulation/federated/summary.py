@@ -12,6 +12,7 @@ import numpy as np
 
 from foldaway.least_squares import LeastSquares
 from foldaway.numerics.block import Floats
+from foldaway.plan.arms import public_arm
 from foldaway.plan.vocabulary import SUMS
 from foldaway.simulation.federated.population import World, clients
 from foldaway.table import ABSENT, text_table
@@ -194,7 +195,7 @@ def _rows(world: World, reported_only: bool) -> tuple[Floats, Floats, Floats]:
         for client in clients(world, plan, start):
             if reported_only and client.role != "reports":
                 continue
-            treated = float(plan.assign(client.identity) == "treatment")
+            treated = float(public_arm(plan.arms, plan.fingerprint, client.identity) == "treatment")
             for record in client.records:
                 before = [record["revenue_before"]] if plan.covariates else []
                 rows.append([client.number, record["revenue"], 1.0, treated, *before])
