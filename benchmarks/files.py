@@ -41,11 +41,14 @@ CLASSICAL = fa.Plan(
     arms={"control": 0.5, "treatment": 0.5},
     outcomes=["y"],
     covariates=COVARIATES,
-    keep="moments",
-    errors=["classical"],
+    moments=fa.Moments(errors=["classical"]),
 )
-ROBUST = msgspec.structs.replace(CLASSICAL, errors=["classical", "HC1"])
-BOOTSTRAP = msgspec.structs.replace(CLASSICAL, unit="unit", bootstrap=REPLICATES, estimators=["regression"])
+ROBUST = msgspec.structs.replace(CLASSICAL, moments=fa.Moments(errors=["classical", "HC1"]))
+BOOTSTRAP = msgspec.structs.replace(
+    CLASSICAL,
+    unit="unit",
+    moments=fa.Moments(errors=["classical"], bootstrap=REPLICATES, estimators=["regression"]),
+)
 WIDE = msgspec.structs.replace(ROBUST, covariates=MORE)
 SUMS = ["y", *COVARIATES]
 SQL = ", ".join(

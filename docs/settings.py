@@ -16,7 +16,7 @@ import griffe
 import msgspec
 import tomli_w
 
-from foldaway import Bootstrap, Coefficients, Federated, Privacy, Release, Strata
+from foldaway import Bootstrap, Coefficients, Federated, Moments, Privacy, Release, Strata
 from foldaway.plan.analysis import Written
 from foldaway.plan.outcomes import KINDS, Outcome
 from foldaway.plan.part import Part, Setting, settings_of
@@ -32,6 +32,7 @@ PARTS: tuple[type[Part], ...] = (
     Strata,
     Privacy,
     Federated,
+    Moments,
     Bootstrap,
     Release,
 )
@@ -76,14 +77,17 @@ def page_of(part: type[Part]) -> str:
     table = "\n".join(["| setting | type | default | must be | meaning |", "|---|---|---|---|---|", *rows])
     if not part.TABLE or issubclass(part, Outcome):
         return f"{text}\n\n{table}"
-    written = f'```toml title="{part.TABLE}.toml"\n{in_toml(part)}```\n\n```python\n{in_python(part)}\n```'
+    name = part.TABLE.rpartition(".")[2]
+    written = f'```toml title="{name}.toml"\n{in_toml(part)}```\n\n```python\n{in_python(part)}\n```'
     return f"{text}\n\n{table}\n\nAll of it written out, first in TOML and then in Python:\n\n{written}"
 
 
 def in_toml(part: type[Part]) -> str:
     """The part with every setting, as a table of a plan's file; settings that are nothing by default are left out."""
     written = {name: value for name, value in _values(part) if value is not None}
-    return tomli_w.dumps({part.TABLE: written})
+    for table in reversed(part.TABLE.split(".")):
+        written = {table: written}
+    return tomli_w.dumps(written)
 
 
 def in_python(part: type[Part]) -> str:

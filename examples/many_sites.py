@@ -28,8 +28,7 @@ PLAN = fa.Plan(
     arms={"control": 0.5, "treatment": 0.5},
     outcomes=["score"],
     covariates=["baseline", "age"],
-    keep="moments",
-    estimators=["regression", "difference"],
+    moments=fa.Moments(estimators=["regression", "difference"]),
 )
 
 

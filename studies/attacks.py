@@ -372,8 +372,8 @@ def _width(told: Effects, exact: Effects) -> float:
 
 
 STATES: dict[str, dict[str, Any]] = {
-    "moments, as in memory": {"keep": "moments", **WITH_LEVELS},
-    "moments, as saved: pooled": {"keep": "moments", **WITH_LEVELS},
+    "moments, as in memory": {"moments": {}, **WITH_LEVELS},
+    "moments, as saved: pooled": {"moments": {}, **WITH_LEVELS},
     "sums by arm (default)": WITH_LEVELS,
     "sums, 128 groups of units": {"unit": "who", **WITH_LEVELS},
     "sums, 16 groups of units": {"unit": "who", "groups": 16, **WITH_LEVELS},
@@ -423,7 +423,7 @@ def others_table(trials: int, seed: int) -> list[list[str]]:
         rng = np.random.default_rng([seed, 77, trial])
         few = people(1200, 0.02, rng)
         buyers = dict(zip(few["who"], few["amount"], strict=True))
-        resampled = folded(plan_of(unit="who", keep="moments", bootstrap=200), few)
+        resampled = folded(plan_of(unit="who", moments={"bootstrap": 200}), few)
         of = int((few["amount"] > 0).sum())
         hits = [
             sum(abs(buyers[w] - a) < 0.01 for w, a in sparse_solution(resampled, few, key).items())

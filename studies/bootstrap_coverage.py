@@ -71,10 +71,8 @@ def plan_of(by: str, kind: Kind, replicates: int) -> fa.Plan:
         outcomes=["y"],
         covariates=["x"],
         unit=by,
-        keep="moments",
+        moments=fa.Moments(estimators=ESTIMATORS, bootstrap=fa.Bootstrap(replicates, kind)),
         records_per_unit="together" if by == BY_UNIT else "many",
-        estimators=ESTIMATORS,
-        bootstrap=fa.Bootstrap(replicates, kind),
     )
 
 

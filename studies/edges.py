@@ -164,20 +164,21 @@ def draw(seed: int, most: int = 400) -> Case:
         data["unit"], settings["unit"] = np.char.add("u", unit.astype(str)), "unit"
         settings |= {"records_per_unit": "together"} if keep == "moments" else {"groups": GROUPS}
         if keep == "moments" and rng.random() < 0.05:
-            settings["bootstrap"] = fa.Bootstrap(replicates=20)
+            settings["moments"] = fa.Moments(bootstrap=fa.Bootstrap(replicates=20))
     names = [name for name in data if name.startswith("x")]
     outcomes = [name for name in data if name.startswith("y")]
     if names and keep == "sums" and rng.random() < 0.3:
         slope = {name: float(1 / (np.std(data[name]) or 1.0)) for name in names}
         center = {name: float(np.mean(data[name])) for name in names}
         settings["coefficients"] = fa.Coefficients(center=center, slopes=dict.fromkeys(outcomes, slope))
+    if keep == "moments":
+        settings.setdefault("moments", fa.Moments())
     plan = fa.Plan(
         name="edges",
         arm="arm",
         arms=dict(zip(arms, (shares / shares.sum()).tolist(), strict=True)),
         outcomes=outcomes,
         covariates=names,
-        keep=keep,
         **settings,
     )
     few = n < 8 * (2 + len(names)) * len(arms)  # records hardly more than coefficients
@@ -259,7 +260,7 @@ def kept_rows(case: Case) -> dict[tuple[str, str, str, str], tuple[float, float 
         for a, arm in enumerate(list(plan.arms)[1:], 1):
             if not np.any(code == 0) or not np.any(code == a):
                 continue
-            if plan.keep == "moments":
+            if plan.moments is not None:
                 for estimator in ("difference", "regression", "interacted"):
                     for kind, numbers in _regressions(case, estimator, code, a, x, y, w).items():
                         found[name, arm, estimator, kind] = numbers

@@ -84,7 +84,7 @@ def plan_of(mode: str) -> fa.Plan:
         arms=arms,
         outcomes=["y"],
         covariates=["x"],
-        estimators=ESTIMATORS,
+        moments=fa.Moments(estimators=ESTIMATORS),
         federated=mode,  # type: ignore[arg-type]
     )
 

@@ -167,9 +167,10 @@ def regressions(rng: np.random.Generator, drawn: Units, columns: int, *, by_arm:
 def check(drawn: Units, found: dict[str, Told]) -> None:
     """Fold some of the trials: whether foldaway tells the interval, and whether it covers, is what was computed."""
     plan = fa.Plan(
-        name=NAME, arm="arm", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], unit="u", keep="moments",
+        name=NAME, arm="arm", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], unit="u",
+        moments=fa.Moments(estimators=["difference"], errors=["CR0", "CR1"]),
     records_per_unit="together",
-        estimators=["difference"], errors=["CR0", "CR1"],
+        
     )  # fmt: skip
     for trial in range(FOLDED):
         size = drawn.size[trial].astype(int)

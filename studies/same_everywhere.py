@@ -183,7 +183,7 @@ SUMS = fa.Plan(
 
 def moments_plan(replicates: int) -> fa.Plan:
     """The same question of a trial that keeps moments and a bootstrap by unit."""
-    changes = {"keep": "moments", "coefficients": None, "bootstrap": fa.Bootstrap(replicates)}
+    changes = {"moments": {"bootstrap": fa.Bootstrap(replicates)}, "coefficients": None}
     return msgspec.structs.replace(SUMS, **changes)
 
 

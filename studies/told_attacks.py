@@ -192,7 +192,7 @@ def first_amount(plan: fa.Plan, trial: fa.Trial, rows: pd.DataFrame, values: Seq
 def amounts_found(what: str, seed: int, *, saved: bool) -> tuple[bool, int]:
     """Whether the first's amount is found, to the cent or, by a large value, within 10 %; and what the audit says."""
     rows = patients(COVARIATES[what], np.random.default_rng(seed))
-    plan = fa.Plan(name="dosed", arm="arm", arms=ARMS, outcomes=["amount"], covariates=["x"], keep="moments")
+    plan = fa.Plan(name="dosed", arm="arm", arms=ARMS, outcomes=["amount"], covariates=["x"], moments=fa.Moments())
     trial = fa.Trial(plan)
     trial.fold(rows)
     if saved:

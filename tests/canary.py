@@ -27,8 +27,7 @@ PLAN = fa.Plan(
     covariates=["age", "country"],
     levels={"country": ["de", "fr", "us"]},
     unit="user_id",
-    keep="moments",
-    bootstrap=50,
+    moments=fa.Moments(bootstrap=50),
 )
 
 KINDS = ("good", "good", "faulty", "cut", "inside", "after", "dropped")

@@ -32,7 +32,7 @@ class Kept(NamedTuple):
 
 def federated(plan: fa.Plan, mode: str, **others: Any) -> fa.Plan:
     """The same plan for records that stay on devices."""
-    of_devices: dict[str, Any] = {"unit": None, "records_per_unit": "many", "keep": None, "federated": mode}
+    of_devices: dict[str, Any] = {"unit": None, "records_per_unit": "many", "moments": None, "federated": mode}
     if mode == "sums" and plan.covariates:
         of_devices["coefficients"] = some_coefficients(plan)
     return fa.Plan(**in_parts(msgspec.structs.asdict(plan) | of_devices | others))

@@ -27,4 +27,4 @@ def _fold(plan: fa.Plan) -> None:
 if __name__ == "__main__":
     _fold(PLAN)
     for kind in ("poisson", "double-or-nothing"):
-        _fold(msgspec.structs.replace(PLAN, keep="moments", bootstrap=fa.Bootstrap(50, kind)))
+        _fold(msgspec.structs.replace(PLAN, moments={"bootstrap": fa.Bootstrap(50, kind)}))

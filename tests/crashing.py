@@ -74,8 +74,7 @@ def plan_of(name: str) -> fa.Plan:
         arms={"control": 0.5, "treatment": 0.5},
         outcomes=["y", *(f"bit{column}" for column in range(COLUMNS))],
         covariates=["x"],
-        keep="moments",
-        estimators=["difference", "regression"],
+        moments=fa.Moments(estimators=["difference", "regression"]),
         privacy=fa.Privacy(cohort=COHORT),
     )
 

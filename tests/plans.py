@@ -26,14 +26,15 @@ FULL: dict[str, Any] = {
     "alternative": "less",
     "correction": "benjamini-hochberg",
     "records_per_unit": "one",
-    "keep": "moments",
     "groups": 64,
     "hash": "sha256",
     "drop_limit": 0.1,
-    "estimators": ["difference", "regression"],
-    "errors": ["classical", "HC1"],
     "anytime_n": 5000,
-    "bootstrap": {"replicates": 200, "weights": "double-or-nothing"},
+    "moments": {
+        "estimators": ["difference", "regression"],
+        "errors": ["classical", "HC1"],
+        "bootstrap": {"replicates": 200, "weights": "double-or-nothing"},
+    },
     "privacy": {"cohort": 50, "smallest_cell": 20},
 }
 
@@ -83,6 +84,8 @@ CUT: dict[str, Any] = {
 }
 
 PARTS = {name: setting.part for name, setting in settings_of(fa.Plan).items() if setting.part is not None}
+WITHIN = [setting.part for part in PARTS.values() for setting in settings_of(part).values() if setting.part is not None]
+"""The parts within parts."""
 
 
 def in_parts(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,24 +123,23 @@ def plans(draw: st.DrawFn) -> fa.Plan:
         name: draw(st.lists(names, min_size=2, max_size=4, unique=True)) for name in covariates if draw(st.booleans())
     }
     unit = draw(st.sampled_from([None, columns[2]]))
-    keep: Any = draw(st.sampled_from([None, "moments"]))
-    estimators = ["difference", *(["adjusted"] if covariates else [])]
-    if keep == "moments":
-        estimators = ["ipw", "difference"] + (["regression", "interacted"] if covariates else [])
+    moments: dict[str, Any] | None = draw(st.sampled_from([None, {}]))
     settings: dict[str, Any] = {
         "unit": unit,
         "weight": draw(st.sampled_from([None, columns[3]])),
     }
-    if keep == "moments":
+    if moments is not None:
+        estimators = ["ipw", "difference"] + (["regression", "interacted"] if covariates else [])
+        moments["estimators"] = draw(st.lists(st.sampled_from(estimators), unique=True))
         settings["records_per_unit"] = draw(st.sampled_from(["many", "together"])) if unit else "many"
-        settings["bootstrap"] = draw(st.none() | st.integers(2, 1000))
-        settings["errors"] = draw(st.lists(st.sampled_from(["classical", "HC0", "HC1"]), unique=True))
+        if draw(st.booleans()):
+            settings = draw(_federated(columns[2], columns[3]))
+        else:
+            moments["bootstrap"] = draw(st.none() | st.integers(2, 1000))
+            moments["errors"] = draw(st.lists(st.sampled_from(["classical", "HC0", "HC1"]), unique=True))
     else:
         settings["records_per_unit"] = draw(st.sampled_from(["many", "one"])) if unit else "many"
         settings["groups"] = 2 ** draw(st.integers(3, 12))
-        settings["errors"] = draw(st.sampled_from([[], ["welch"]]))
-    if keep == "moments" and draw(st.booleans()):
-        settings = draw(_federated(columns[2], columns[3]))
     return fa.Plan(
         name=draw(st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,20}\Z")),
         arm=columns[0],
@@ -147,8 +149,7 @@ def plans(draw: st.DrawFn) -> fa.Plan:
         levels=levels,
         confidence=draw(st.floats(0.5, 0.999)),
         drop_limit=draw(st.sampled_from([0, 0.05])),
-        keep=keep,
-        estimators=draw(st.lists(st.sampled_from(estimators), unique=True)),
+        moments=moments,
         anytime_n=draw(st.integers(1, 10**15)),
         privacy=fa.Privacy(
             cohort=draw(st.integers(1, 10**9)),

@@ -48,7 +48,7 @@ def many() -> fa.Trial:
 def failing() -> fa.Trial:
     """Those who spent much are missing from the treatment; each customer has one record."""
     rows = pa.Table.from_batches(list(checkout(6_000))).to_pandas()
-    trial = fa.Trial(msgspec.structs.replace(PLAN, keep="moments", records_per_unit="together"))
+    trial = fa.Trial(msgspec.structs.replace(PLAN, moments={}, records_per_unit="together"))
     trial.fold(rows[(rows["variant"] == "control") | (rows["revenue"] < 40)])
     return trial
 
@@ -64,7 +64,7 @@ def faulty() -> fa.Trial:
 
 def resampled() -> fa.Trial:
     plan = msgspec.structs.replace(
-        PLAN, keep="moments", bootstrap=fa.Bootstrap(250, "double-or-nothing"), outcomes=["revenue"]
+        PLAN, moments={"bootstrap": fa.Bootstrap(250, "double-or-nothing")}, outcomes=["revenue"]
     )
     trial = fa.Trial(plan, key=KEY)
     for batch in checkout(2_000):
@@ -100,7 +100,7 @@ def renamed(name: str) -> fa.Trial:
         covariates=[f"{name}x", f"{name}z", f"{name}k"],
         levels=levels,
         unit="unit",
-        keep="moments",
+        moments=fa.Moments(),
         records_per_unit="together",
         drop_limit=0.05,
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, cast
 
-import msgspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -22,6 +21,7 @@ from foldaway.numerics.kernels.weights import Kind
 from foldaway.tallies import arms_of
 from foldaway.tallies.moments.kinds import REPLICATES
 from foldaway.tallies.moments.replicates import Replicates
+from plans import replaced
 from trials import make_trial
 from written_weights import weights
 
@@ -36,7 +36,7 @@ Weights = NDArray[np.uint8]
 
 def with_bootstrap(plan: fa.Plan, replicates: int, kind: Kind = "poisson", **changes: Any) -> fa.Plan:
     """The plan with a bootstrap."""
-    return msgspec.structs.replace(plan, keep="moments", bootstrap=fa.Bootstrap(replicates, kind), **changes)
+    return replaced(plan, bootstrap=fa.Bootstrap(replicates, kind), **changes)
 
 
 def unit_weights(plan: fa.Plan, units: Iterable[Any], key: bytes = KEY) -> Weights:

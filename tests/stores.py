@@ -23,7 +23,7 @@ from postgres import Postgres
 
 VAULT = Vault([bytes(range(32))])
 PLAN = fa.Plan(**SMALL)
-BOOTSTRAPPED = fa.Plan(**{**SMALL, "name": "resampled", "keep": "moments", "bootstrap": 100})
+BOOTSTRAPPED = fa.Plan(**{**SMALL, "name": "resampled", "moments": {"bootstrap": 100}})
 
 
 def renamed(plan: fa.Plan, name: str) -> fa.Plan:

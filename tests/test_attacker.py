@@ -38,8 +38,7 @@ def plan_of(kind: Kind, replicates: int = B) -> fa.Plan:
         arms={"a": 0.5, "b": 0.5},
         outcomes=["y"],
         unit="who",
-        keep="moments",
-        bootstrap=fa.Bootstrap(replicates, kind),
+        moments=fa.Moments(bootstrap=fa.Bootstrap(replicates, kind)),
     )
 
 

@@ -43,7 +43,7 @@ def test_exact_answers_a_share_apart_still_tell_somebody() -> None:
 
 def test_replicates_name_every_buyer_to_whoever_has_the_key_and_nobody_else() -> None:
     who = a.people(600, 0.03, rng(3))
-    trial = a.folded(a.plan_of(unit="who", keep="moments", bootstrap=100), who)
+    trial = a.folded(a.plan_of(unit="who", moments={"bootstrap": 100}), who)
     assert len(who) > 2 * 2 * 100
     amounts = dict(zip(who["who"], who["amount"], strict=True))
     for key, share in ((a.KEY, 1.0), (bytes(16), 0.0)):

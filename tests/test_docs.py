@@ -31,7 +31,7 @@ from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store
 from foldaway.service.http.app import make_app
 from foldaway.sources.formats.body import Limits
-from plans import PARTS
+from plans import PARTS, WITHIN
 from sizes import mostly_slow
 from snippets import Reader, snippets
 from stores import VAULT
@@ -149,7 +149,7 @@ def test_the_reference_of_the_plan_has_every_setting_as_it_is_declared(site: Pat
     page = (site / "reference/plan/index.html").read_text("utf-8")
     rows = (re.findall(r"<td>(.*?)</td>", row, re.DOTALL) for row in re.findall(r"<tr>.*?</tr>", page, re.DOTALL))
     shown = {plain(cells[0]): list(map(plain, cells[1:])) for cells in rows if cells}
-    parts = (fa.Plan, *KINDS.values(), *PARTS.values())
+    parts = (fa.Plan, *KINDS.values(), *PARTS.values(), *WITHIN)
     declared = {setting.name: setting for part in parts for setting in settings_of(part).values()}
     assert set(shown) == set(declared)
     for name, setting in declared.items():
@@ -170,9 +170,18 @@ def test_the_reference_of_the_plan_writes_each_part_in_both_ways(site: Path) -> 
     blocks = re.findall(r'<div class="language-(toml|python)[^>]*>.*?<code>(.*?)</code>', page, re.DOTALL)
     tables = [tomllib.loads(plain(text)) for language, text in blocks if language == "toml"]
     objects = [eval(plain(text), {"fa": fa}) for language, text in blocks if plain(text).startswith("fa.")]
-    assert {type(each) for each in objects} == set(PARTS.values())
+    assert {type(each) for each in objects} == {*PARTS.values(), *WITHIN}
     for each in objects:
-        assert type(each).of(next(table for table in tables if set(table) == {each.TABLE})[each.TABLE]) == each
+        assert any(type(each).of(table) == each for table in tables for table in _within(table, each.TABLE))
+
+
+def _within(table: dict[str, Any], path: str) -> list[dict[str, Any]]:
+    """What stands in a file at the end of the path, if nothing stands beside it."""
+    for name in path.split("."):
+        if set(table) != {name}:
+            return []
+        table = table[name]
+    return [table]
 
 
 def plain(markup: str) -> str:

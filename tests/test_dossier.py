@@ -29,7 +29,7 @@ DEMO = fa.Plan(name="demo", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
 
 PLANS = {
     "sums": PLAN,
-    "moments": replaced(PLAN, keep="moments", segments=[]),
+    "moments": replaced(PLAN, moments={}, segments=[]),
     "strata": replaced(DEMO, strata={"column": "site", "probabilities": {"x": {"a": 0.5, "b": 0.5}}}),
     "federated": replaced(DEMO, federated="delta"),
     "release": replaced(DEMO, bounds={"y": (0, 1)}, release=1.0, unit="u", records_per_unit="one"),

@@ -21,7 +21,7 @@ from studies import brokers as through
 def test_a_trial_through_a_broker_is_that_of_one_pass(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     require(kind)
     monkeypatch.setattr(through, "RECORDS", 300)
-    plan = plan_of(fresh_name(), keep="moments", bootstrap=20)
+    plan = plan_of(fresh_name(), moments={"bootstrap": 20})
     records = people(4_321)
     ways = {"nats": through.through_nats, "redis": through.through_redis}
     found = ways[kind](records.to_batches(max_chunksize=177), plan, KEY)

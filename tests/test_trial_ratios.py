@@ -223,9 +223,7 @@ def test_shares_of_nobody_and_of_everybody_have_no_ratio_and_no_odds() -> None:
 
 
 def test_shares_read_from_moments_have_the_ratios_of_sums() -> None:
-    kept = (
-        folded(plan_of(fa.Share("views", above=3), keep="moments"), made(400)).effects().filter(estimator="difference")
-    )
+    kept = folded(plan_of(fa.Share("views", above=3), moments={}), made(400)).effects().filter(estimator="difference")
     [sums, *others] = kept
     assert {row.se_kind for row in others} >= {"HC1", "HC2"}
     for row in others:

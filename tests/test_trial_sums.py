@@ -401,7 +401,7 @@ def test_without_several_records_of_a_unit_a_total_is_the_papers_estimate() -> N
     assert row.std_error == pytest.approx(z.std() / math.sqrt(len(z)), rel=1e-9)
     assert fa.Plan.loads(plan.to_toml()) == plan
     with pytest.raises(PlanError, match="read from sums"):
-        fa.Plan(**{**_settings(PLAN), "outcomes": [fa.Total("revenue")], "keep": "moments"})
+        fa.Plan(**{**_settings(PLAN), "outcomes": [fa.Total("revenue")], "moments": {}})
 
 
 # Other arms, and the edges of what can be told.
@@ -479,8 +479,8 @@ def test_an_outcome_with_a_total_has_its_row() -> None:
     settings = {**_settings(PLAN), "covariates": [], "levels": {}}
     outcomes = [fa.Total("revenue"), "visits"]
     for estimators in (["difference"], ["total"]):
-        with pytest.raises(PlanError, match="`estimators` has none that fits"):
-            fa.Plan(**{**settings, "outcomes": outcomes, "estimators": estimators})
+        with pytest.raises(PlanError, match=r"`moments\.estimators` has none that fits"):
+            fa.Plan(**{**settings, "outcomes": outcomes, "moments": {"estimators": estimators}})
 
 
 def test_coefficients_are_fixed_by_a_step_of_its_own_which_saving_takes_and_mentions_once(tmp_path: Path) -> None:

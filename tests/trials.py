@@ -57,7 +57,7 @@ def make_trial(
         covariates=[*x, *(["kind"] if levels else [])],
         levels={"kind": level_names} if levels else {},
         unit="unit" if units else None,
-        keep="moments",
+        moments=fa.Moments(),
         records_per_unit="together" if units else "many",
         weight="w" if weighted else None,
     )
@@ -119,7 +119,7 @@ def crowded(seed: int, *, units: int = 200, each: int = 100, lost: float = 0.0, 
             "outcomes": ["y"],
             "covariates": ["x"],
             "unit": "unit",
-            "keep": "moments",
+            "moments": {},
             **settings,
         }
     )

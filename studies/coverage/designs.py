@@ -82,10 +82,11 @@ class Design:
             outcomes=["y"],
             covariates=["x"],
             unit="unit",
-            keep="moments",
+            moments=fa.Moments(
+                estimators=["difference", "regression", "interacted", "horvitz_thompson"],
+                bootstrap=REPLICATES if self.bootstrap else None,
+            ),
             records_per_unit="together",
-            estimators=["difference", "regression", "interacted", "horvitz_thompson"],
-            bootstrap=REPLICATES if self.bootstrap else None,
             anytime_n=(self.looks or (10_000,))[len(self.looks) // 2],
         )
 

@@ -10,15 +10,15 @@ import numpy as np
 from studies.judgement.design import EVER, Design
 from studies.judgement.reading import AROUND_ZERO, Columns, Simulate, many_looks, named, one_look, plan
 
-MOMENTS: dict[str, Any] = {"keep": "moments"}
+MOMENTS: dict[str, Any] = {"moments": {}}
 WAYS: dict[str, dict[str, Any]] = {
     "sums": {},
     "sums, covariate": {"covariates": ["x"]},
     "moments": MOMENTS,
     "moments, covariate": {**MOMENTS, "covariates": ["x"]},
     "moments, complete units": {**MOMENTS, "records_per_unit": "together"},
-    "moments, bootstrap": {**MOMENTS, "bootstrap": 100},
-    "moments, bootstrap still withheld": {**MOMENTS, "bootstrap": 1_000},
+    "moments, bootstrap": {"moments": {"bootstrap": 100}},
+    "moments, bootstrap still withheld": {"moments": {"bootstrap": 1_000}},
 }
 SIZES = {"120 units of 6": (120, 6), "600 units of 10": (600, 10)}
 
@@ -79,14 +79,14 @@ def designs() -> Iterator[Design]:
     """All of them."""
     for size, (units, each) in SIZES.items():
         for way, settings in WAYS.items():
-            if "withheld" in way and units * each > settings["bootstrap"]:
+            if "withheld" in way and units * each > settings["moments"]["bootstrap"]:
                 continue
             made = plan(0.5, ["y"], unit="unit", **settings)
             yield Design("units", f"{size}, {way}", one_look(made, records(units, each), AROUND_ZERO))
     for way in ("sums", "moments", "moments, complete units"):
         made = plan(0.5, ["y"], unit="unit", **WAYS[way])
         yield Design("units", f"200 uneven units, {way}", one_look(made, uneven(200), AROUND_ZERO))
-    for way, settings in {"sums": {}, "moments, bootstrap": {**MOMENTS, "bootstrap": 100}}.items():
+    for way, settings in {"sums": {}, "moments, bootstrap": {"moments": {"bootstrap": 100}}}.items():
         made = plan(0.5, ["y"], cluster="village", **settings)
         yield Design("units", f"60 villages of 20, {way}", one_look(made, villages(60), AROUND_ZERO))
     for way in ("sums", "moments"):

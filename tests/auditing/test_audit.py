@@ -58,7 +58,7 @@ def by_attack(found: Audit) -> dict[str, int]:
 
 
 def test_everybody_who_is_alone_in_three_levels_is_found_with_the_right_amount() -> None:
-    rows, plan = records(1500), plan_of(keep="moments")
+    rows, plan = records(1500), plan_of(moments={})
     trial = fa.Trial(plan)
     trial.fold(rows)
     for arm, tally in zip(plan.arms, arms_of(trial.tallies), strict=True):
@@ -85,7 +85,7 @@ def test_everybody_who_is_alone_in_three_levels_is_found_with_the_right_amount()
 @pytest.mark.parametrize("covariates", [[], ["a"], ["a", "b"], ["a", "b", "c"]])
 def test_with_fewer_covariates_it_is_those_alone_in_all_of_them(covariates: list[str]) -> None:
     rows = records(300)
-    found = by_attack(audited(plan_of(keep="moments", covariates=covariates), rows, saved=False))
+    found = by_attack(audited(plan_of(moments={}, covariates=covariates), rows, saved=False))
     alone = int((~rows.duplicated(["arm", *covariates], keep=False)).sum())
     assert found.get("unique combinations of levels", 0) == alone
 
@@ -94,7 +94,7 @@ def test_a_numeric_column_of_zeros_and_ones_has_levels_too() -> None:
     rows = records(300).assign(premium=lambda r: (r.index % 100 == 0) * 1.0)
     plan = fa.Plan(
         name="n", arm="arm", arms={"x": 0.5, "y": 0.5}, outcomes=["amount"], covariates=["premium", "a"],
-        levels={"a": LEVELS["a"]}, keep="moments",
+        levels={"a": LEVELS["a"]}, moments=fa.Moments(),
     )  # fmt: skip
     alone = int((~rows.duplicated(["arm", "premium", "a"], keep=False)).sum())
     assert by_attack(audited(plan, rows, saved=False))["unique combinations of levels"] == alone > 0
@@ -103,14 +103,14 @@ def test_a_numeric_column_of_zeros_and_ones_has_levels_too() -> None:
 
 def test_pooling_leaves_nobody_to_find_among_those_with_an_outcome_of_their_own() -> None:
     rows = records(1500)
-    assert audited(plan_of(keep="moments"), rows, saved=False).solved > 50
-    assert audited(plan_of(keep="moments"), rows).solved == 0
+    assert audited(plan_of(moments={}), rows, saved=False).solved > 50
+    assert audited(plan_of(moments={}), rows).solved == 0
 
 
 def test_amounts_that_few_have_stand_out_in_moments_by_pairs_of_levels() -> None:
     rows = records(1500, share=0.02)
-    before = by_attack(audited(plan_of(keep="moments"), rows, saved=False))
-    after = by_attack(audited(plan_of(keep="moments"), rows))
+    before = by_attack(audited(plan_of(moments={}), rows, saved=False))
+    after = by_attack(audited(plan_of(moments={}), rows))
     assert before["dominance"] > 10
     assert set(after) == {"dominance"}
 
@@ -178,7 +178,7 @@ def test_a_whale_is_known_to_within_a_tenth() -> None:
 
 
 def test_replicates_take_the_key_and_identifiers() -> None:
-    plan = plan_of(unit="who", groups=8, bootstrap=200, keep="moments")
+    plan = plan_of(unit="who", groups=8, moments={"bootstrap": 200})
     found = audited(plan, records(150))
     assert found.solved == 0
     assert found.solved_with_keys == 150

@@ -14,6 +14,7 @@ from scipy import stats
 from foldaway.effects.headline import comparisons
 from foldaway.inference.intervals import holm
 from foldaway.paper import ipw
+from plans import replaced
 from resampling import B, folded, of_records, of_units, unit_weights, with_bootstrap
 from sizes import mostly_slow
 from trials import make_trial
@@ -30,9 +31,8 @@ def mean_of(arm: str, rows: pd.DataFrame, outcome: str, w: Any) -> Any:
 @pytest.mark.parametrize("confidence", mostly_slow([0.95, 0.8], 0.8))
 def test_the_rows_are_those_of_a_bootstrap_by_hand(confidence: float) -> None:
     plan, rows = of_units(shift=10)
-    plan = with_bootstrap(
-        plan, B, confidence=confidence, records_per_unit="many", estimators=["difference", "horvitz_thompson"]
-    )
+    plan = with_bootstrap(plan, B, confidence=confidence, records_per_unit="many")
+    plan = replaced(plan, estimators=["difference", "horvitz_thompson"])
     effects = folded(plan, rows).effects()
     w = unit_weights(plan, rows["unit"]).astype(float)
     share = plan.arms["arm1"]
@@ -174,5 +174,5 @@ def test_rows_are_printed_and_exported() -> None:
 
 def test_a_number_of_replicates_is_short_for_poisson_weights() -> None:
     plan, rows = of_units()
-    short = msgspec.structs.replace(plan, keep="moments", bootstrap=B)
+    short = msgspec.structs.replace(plan, moments={"bootstrap": B})
     assert folded(short, rows).dumps() == folded(with_bootstrap(plan, B, "poisson"), rows).dumps()

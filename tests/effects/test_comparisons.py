@@ -46,7 +46,7 @@ STRATA = fa.Strata("s", {"p": dict(SETTINGS["arms"]), "q": dict(SETTINGS["arms"]
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"unit": "u"}, {"keep": "moments"}, {"covariates": [], "strata": STRATA, "segments": ["t"]}]
+    "settings", [{}, {"unit": "u"}, {"moments": {}}, {"covariates": [], "strata": STRATA, "segments": ["t"]}]
 )
 def test_another_control_is_another_order_of_the_arms(settings: dict[str, Any]) -> None:
     data = records(900)
@@ -133,6 +133,6 @@ def test_the_joint_test_keeps_its_level() -> None:
 
 def test_hc3_of_differences_is_that_of_kept_rows() -> None:
     data = records(300)
-    row = folded(data, keep="moments", errors=["HC3", "HC1"]).effects().filter(se_kind="HC3", arm="c")[0]
+    row = folded(data, moments={"errors": ["HC3", "HC1"]}).effects().filter(se_kind="HC3", arm="c")[0]
     X = np.column_stack([np.ones(300), data["g"] == "b", data["g"] == "c"]).astype(float)
     assert row.std_error == pytest.approx(sm.OLS(data["y"], X).fit(cov_type="HC3").bse[2], rel=1e-11)

@@ -25,7 +25,7 @@ def columns(seed: int = 1, level: float = 0.0) -> dict[str, Any]:
     return {"arm": rng.permutation(["a", "b"] * (N // 2)), "x": x, "y": level + x + rng.normal(size=N)}
 
 
-def effects_of(data: dict[str, Any], keep: Keep, size: int = N, **settings: Any) -> fa.Effects:
+def effects_of(data: dict[str, Any], keep: Keep, size: int = N, **named: Any) -> fa.Effects:
     """Of a trial that is folded in batches of a size; a warning is an error."""
     covariates = sorted(set(data) - {"arm", "y", "w"})
     plan = fa.Plan(
@@ -35,8 +35,7 @@ def effects_of(data: dict[str, Any], keep: Keep, size: int = N, **settings: Any)
         outcomes=["y"],
         covariates=covariates,
         weight="w" if "w" in data else None,
-        keep=keep,
-        **settings,
+        moments=fa.Moments(**named) if keep == "moments" else None,
     )
     trial = fa.Trial(plan, key=bytes(16))
     with warnings.catch_warnings():

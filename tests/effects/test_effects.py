@@ -19,6 +19,7 @@ import foldaway as fa
 from foldaway.inference.levels import UNBOUNDED
 from foldaway.inference.one_look import FEW
 from foldaway.plan.vocabulary import ESTIMATORS
+from plans import replaced
 from trials import folded, known, make_trial
 
 FIELDS = list(fa.Effect.__struct_fields__)
@@ -125,7 +126,7 @@ def test_json_has_dropped_records_by_arm_column_and_rule() -> None:
 
 def test_effects_come_back_from_json(effects: fa.Effects) -> None:
     plan, rows = make_trial(2, n=100, covariates=0)
-    plan = msgspec.structs.replace(plan, drop_limit=0.05, bootstrap=50)
+    plan = replaced(plan, drop_limit=0.05, bootstrap=50)
     rows.loc[rows.index[:3], "y0"] = None
     zeros = little("ab" * 20, [0.0] * 40)  # of which many numbers do not exist
     alarming = little("a" * 80 + "b" * 20, [0.0, 1.0] * 50)
@@ -151,7 +152,9 @@ def strict(text: str) -> Any:
 
 # Trials that have little to say: a reason, and neither a crash nor a warning of NumPy's.
 
-PLAN = fa.Plan(name="little", arm="g", arms={"a": 0.5, "b": 0.5}, keep="moments", outcomes=["y"], covariates=["x"])
+PLAN = fa.Plan(
+    name="little", arm="g", arms={"a": 0.5, "b": 0.5}, moments=fa.Moments(), outcomes=["y"], covariates=["x"]
+)
 
 
 def little(groups: str, y: list[float], plan: fa.Plan = PLAN) -> fa.Effects:
@@ -229,7 +232,7 @@ def test_a_control_at_zero_has_no_relative_effect(away: float) -> None:
 @pytest.mark.parametrize(("units", "told"), [(1, ()), (4, ("difference", "ipw")), (5, (*ESTIMATORS,))])
 def test_errors_by_unit_take_two_units_in_each_arm_of_means_and_five_of_others(units: int, told: Sequence[str]) -> None:
     estimators = ["difference", "ipw", "horvitz_thompson"]
-    plan = msgspec.structs.replace(PLAN, unit="u", records_per_unit="together", estimators=estimators)
+    plan = replaced(PLAN, unit="u", records_per_unit="together", estimators=estimators)
     effects = little("a" * 30 + "b" * units, [float(i % 7) for i in range(30 + units)], plan)
     for row in effects.filter(se_kind="CR1"):
         assert row.reliable is (row.estimator in told)

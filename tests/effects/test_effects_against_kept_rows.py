@@ -16,6 +16,7 @@ from scipy import stats
 import foldaway as fa
 from foldaway.plan.analysis import estimators_of
 from kept_rows import covariate_columns, fitted, unit_degrees
+from plans import replaced
 from sizes import mostly_slow
 from trials import folded, from_moments, known, make_trial, trials
 
@@ -31,7 +32,7 @@ def close(ours: float, theirs: float, scale: float = 0.0) -> bool:
 @given(trials())
 def test_every_estimate_and_error_is_that_of_the_kept_rows(drawn: tuple[fa.Plan, pd.DataFrame]) -> None:
     plan, rows = drawn
-    plan = msgspec.structs.replace(plan, estimators=[*estimators_of(plan), "horvitz_thompson"])
+    plan = replaced(plan, estimators=[*estimators_of(plan), "horvitz_thompson"])
     cut = len(rows) // 3
     batches = (cut, 2 * cut) if not plan.whole_units else ()
     effects = from_moments(folded(plan, rows, *batches).effects(population=False))
@@ -66,7 +67,9 @@ def test_arms_whose_covariates_are_unlike_one_another(
     x[1::2] = center + spread * x[1::2]
     x[0] += outlier
     y = np.round(rng.normal(size=n) + 0.5 * (group == "b"), 6)
-    plan = fa.Plan(name="unlike", arm="g", arms={"a": 0.5, "b": 0.5}, keep="moments", outcomes=["y"], covariates=["x"])
+    plan = fa.Plan(
+        name="unlike", arm="g", arms={"a": 0.5, "b": 0.5}, moments=fa.Moments(), outcomes=["y"], covariates=["x"]
+    )
     trial = fa.Trial(plan)
     trial.fold({"g": group, "x": x, "y": y})
     row = trial.effects(population=False).filter(estimator=estimator, se_kind="HC0")[0]
@@ -137,7 +140,7 @@ def test_clustered_intervals_use_t_with_the_degrees_of_freedom_that_units_give(w
 )
 def test_the_relative_effect_is_the_delta_method_on_the_kept_rows(estimator: str) -> None:
     plan, rows = make_trial(7, n=150, arms=3, covariates=2, shift=10)
-    plan = msgspec.structs.replace(plan, estimators=[estimator])
+    plan = replaced(plan, estimators=[estimator])
     row = folded(plan, rows).effects(population=False).filter(estimator=estimator, se_kind="HC0", arm="arm2")[0]
     level = row.control_level
     assert row.relative == pytest.approx(row.estimate / level, rel=1e-12)

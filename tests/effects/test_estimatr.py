@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parents[1] / "data" / "estimatr"
 SITES = {"lyon": 0.5, "leeds": 0.3, "turin": 0.8}
 STRATA = fa.Strata("site", {site: {"a": 1 - share, "b": share} for site, share in SITES.items()})
 BASE: dict[str, Any] = {"name": "estimatr", "arm": "g", "arms": {"a": 0.5, "b": 0.5}, "outcomes": ["y"]}
-MOMENTS: dict[str, Any] = {**BASE, "keep": "moments", "unit": "u", "records_per_unit": "together"}
+MOMENTS: dict[str, Any] = {**BASE, "moments": {}, "unit": "u", "records_per_unit": "together"}
 
 
 def truths() -> dict[str, tuple[float, float]]:
@@ -49,7 +49,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         {"estimator": "regression", "se_kind": "HC1"},
     ),
     "fixed_effects_classical": ({**MOMENTS, "strata": STRATA}, {"estimator": "regression", "se_kind": "classical"}),
-    "difference_HC3": ({**MOMENTS, "errors": ["HC3"], "estimators": ["difference"]}, {"se_kind": "HC3"}),
+    "difference_HC3": ({**MOMENTS, "moments": {"errors": ["HC3"], "estimators": ["difference"]}}, {"se_kind": "HC3"}),
     "regression_clustered_stata": ({**MOMENTS, "covariates": ["x"]}, {"estimator": "regression", "se_kind": "CR1"}),
 }
 

@@ -9,6 +9,7 @@ import pytest
 import foldaway as fa
 from foldaway.effects.headline import comparisons, why
 from foldaway.plan.vocabulary import ERRORS, MOMENTS
+from plans import replaced
 from trials import folded, from_moments, make_trial
 
 
@@ -21,7 +22,7 @@ def test_what_is_read_from_sums_leads_whether_or_not_there_are_moments() -> None
     for settings in ({"covariates": 2}, {"covariates": 0}, {"units": True}):
         plan, rows = make_trial(1, n=600, **settings)
         leads = []
-        for each in (plan, msgspec.structs.replace(plan, keep=None, records_per_unit="many")):
+        for each in (plan, msgspec.structs.replace(plan, moments=None, records_per_unit="many")):
             trial = fa.Trial(each, key=bytes(16) if each.keyed else None)
             trial.fold(rows)
             leads.append(comparisons(trial.effects())[0].lead)
@@ -44,7 +45,7 @@ def test_large_arms_are_adjusted_each_on_its_own_and_small_ones_together() -> No
 def test_what_the_plan_names_first_leads() -> None:
     plan, rows = make_trial(1, n=600)
     for estimator in ("ipw", "difference", "regression"):
-        named = msgspec.structs.replace(plan, estimators=[estimator, "interacted"])
+        named = replaced(plan, estimators=[estimator, "interacted"])
         effects = folded(named, rows).effects()
         [found] = comparisons(effects)
         assert found.lead.estimator == estimator
@@ -64,16 +65,16 @@ def test_the_choice_does_not_look_at_the_outcome() -> None:
 def test_errors_by_unit_lead_where_there_are_any() -> None:
     plan, rows = make_trial(3, n=600, units=True)
     assert lead(plan, rows).se_kind == "jackknife"
-    assert lead(msgspec.structs.replace(plan, estimators=["regression"]), rows).se_kind == "CR1"
+    assert lead(replaced(plan, estimators=["regression"]), rows).se_kind == "CR1"
     assert comparisons(from_moments(folded(plan, rows).effects()))[0].lead.se_kind == "CR1"
-    resampled = msgspec.structs.replace(plan, records_per_unit="many", bootstrap=50, estimators=["regression"])
+    resampled = replaced(plan, records_per_unit="many", bootstrap=50, estimators=["regression"])
     assert lead(resampled, rows).se_kind == "bootstrap"
 
 
 @pytest.mark.parametrize("named", ["difference", "regression"])
 def test_no_error_that_takes_records_as_independent_leads_where_units_have_several(named: str) -> None:
     plan, rows = make_trial(3, n=600, units=True)
-    plan = msgspec.structs.replace(plan, records_per_unit="many", estimators=[named], errors=["HC1"])
+    plan = replaced(plan, records_per_unit="many", estimators=[named], errors=["HC1"])
     effects = folded(plan, rows).effects()
     [found] = comparisons(effects)
     assert (found.lead.estimator, found.lead.se_kind) == ("difference", "jackknife")
@@ -95,10 +96,10 @@ def test_an_estimator_that_cannot_be_computed_does_not_lead() -> None:
 
 def test_an_error_that_takes_records_as_independent_does_not_lead_for_want_of_units() -> None:
     plan, rows = make_trial(3, n=40, units=True, covariates=0)
-    plan = msgspec.structs.replace(plan, estimators=["difference"])
+    plan = replaced(plan, estimators=["difference"])
     few = rows.assign(unit=rows["group"] + ["0"] * len(rows))
     [found] = comparisons(folded(plan, few).effects())
     assert (found.lead.se_kind, found.lead.reliable) == ("jackknife", False)
     assert [row.se_kind for row in found.rows if not row.reliable] == ["jackknife", "CR0", "CR1"]
-    [alone] = comparisons(folded(msgspec.structs.replace(plan, errors=["CR1"]), few).effects())
+    [alone] = comparisons(folded(replaced(plan, errors=["CR1"]), few).effects())
     assert not alone.lead.reliable

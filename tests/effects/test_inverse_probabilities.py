@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import msgspec
 import numpy as np
 import pandas as pd
 import pytest
 
 import foldaway as fa
 from foldaway.effects.headline import comparisons
+from plans import replaced
 from trials import folded, known
 
 # Classes of Project STAR are small, regular, or regular with an aide, and not in equal numbers.
 ARMS = {"regular": 2194, "small": 1733, "aide": 2217}
 PLAN = fa.Plan(
-    name="star", arm="class", arms=dict.fromkeys(ARMS, 1 / 3), outcomes=["score"], keep="moments",
-    estimators=["horvitz_thompson", "ipw", "difference"],
+    name="star", arm="class", arms=dict.fromkeys(ARMS, 1 / 3), outcomes=["score"],
+    moments=fa.Moments(estimators=["horvitz_thompson", "ipw", "difference"]),
 )  # fmt: skip
 
 
@@ -49,5 +49,5 @@ def test_where_the_counts_fit_there_is_nothing_to_note() -> None:
 
 
 def test_the_papers_own_form_must_be_named() -> None:
-    rows = folded(msgspec.structs.replace(PLAN, estimators=()), star(dict.fromkeys(ARMS, 50))).effects()
+    rows = folded(replaced(PLAN, estimators=()), star(dict.fromkeys(ARMS, 50))).effects()
     assert {row.estimator for row in rows} == {"difference", "ipw"}

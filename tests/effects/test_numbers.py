@@ -14,7 +14,7 @@ from foldaway.effects.numbers import relative_interval_text, relative_tells, rel
 from foldaway.report.page.page import effects_page
 from pages import parsed, tables
 
-PLAN = fa.Plan(name="near-zero", arm="g", arms={"a": 0.5, "b": 0.5}, keep="moments", outcomes=["y"])
+PLAN = fa.Plan(name="near-zero", arm="g", arms={"a": 0.5, "b": 0.5}, moments=fa.Moments(), outcomes=["y"])
 
 
 def effects_at(level: float, lift: float) -> fa.Effects:

@@ -34,9 +34,8 @@ def realistic(scale: float, *, n: int = 4000, units: bool = True, bootstrap: int
         covariates=["revenue_before", "country"],
         levels={"country": ["de", "fr", "us"]},
         unit="user_id",
-        keep="moments",
+        moments=fa.Moments(bootstrap=bootstrap),
         records_per_unit="together" if units else "many",
-        bootstrap=bootstrap,
     )
     trial = fa.Trial(plan)
     trial.fold(

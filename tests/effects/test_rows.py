@@ -70,9 +70,8 @@ def test_every_row_of_any_few_records(records: list[tuple[str, float, int]], boo
         outcomes=["y"],
         covariates=["x"],
         unit="u",
-        keep="moments",
+        moments=fa.Moments(bootstrap=bootstrap),
         records_per_unit="together",
-        bootstrap=bootstrap,
     )
     trial = fa.Trial(plan, key=None if bootstrap is None else bytes(16))
     if records:
@@ -91,7 +90,7 @@ def test_what_is_shown_says_each_reason_once() -> None:
 
 def test_rows_keep_their_types_where_nothing_can_be_told() -> None:
     nothing = effects_of(
-        fa.Trial(fa.Plan(name="n", arm="g", arms={"a": 0.5, "b": 0.5}, keep="moments", outcomes=["y"]))
+        fa.Trial(fa.Plan(name="n", arm="g", arms={"a": 0.5, "b": 0.5}, moments=fa.Moments(), outcomes=["y"]))
     )
     something = effects_of(case("large"))
     assert len(nothing) > 0

@@ -60,7 +60,7 @@ def test_the_error_is_joint_over_the_arms_however_records_come(unit: str | None)
 @pytest.mark.filterwarnings("ignore::foldaway.LossWarning")
 def test_a_village_in_both_arms_is_not_dropped_in_silence() -> None:
     rows = villages()
-    settings: dict[str, Any] = {"cluster": None, "unit": "village", "keep": "moments", "records_per_unit": "together"}
+    settings: dict[str, Any] = {"cluster": None, "unit": "village", "moments": {}, "records_per_unit": "together"}
     promised = msgspec.structs.replace(PLAN, **settings)
     with pytest.raises(fa.RecordError, match=r"unit in several arms(.|\n)*name the column as the plan's `cluster`"):
         folded(promised, rows)
@@ -90,6 +90,6 @@ def test_clusters_change_nobodys_arm() -> None:
 
 def test_the_bootstrap_is_by_cluster() -> None:
     rows = villages()
-    settings: dict[str, Any] = {"keep": "moments", "bootstrap": 400, "estimators": ["difference"], "groups": 128}
+    settings: dict[str, Any] = {"moments": {"estimators": ["difference"], "bootstrap": 400}, "groups": 128}
     row = folded(msgspec.structs.replace(PLAN, **settings), rows).effects().filter(se_kind="bootstrap")[0]
     assert row.std_error == pytest.approx(kept(rows)[1], rel=0.12)

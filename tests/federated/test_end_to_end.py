@@ -108,7 +108,7 @@ def petersen(what: str) -> tuple[pd.DataFrame, float, float]:
 
 def with_unit(plan: fa.Plan) -> fa.Plan:
     """The plan of an analysis that keeps the rows of the same devices."""
-    return msgspec.structs.replace(plan, federated=None, keep="moments", unit="unit", records_per_unit="together")
+    return msgspec.structs.replace(plan, federated=None, moments={}, unit="unit", records_per_unit="together")
 
 
 @pytest.mark.slow  # tests/federated/test_against_kept_rows.py has the same panel without HTTP
@@ -124,7 +124,7 @@ def test_petersens_errors_with_firms_as_devices(what: str, mode: str, server: Se
         covariates=["x"],
         weight="w",
         federated=mode,  # type: ignore[arg-type]
-        estimators=["interacted"],
+        moments=fa.Moments(estimators=["interacted"]),
         privacy=fa.Privacy(cohort=1, smallest_cell=1),  # the other arm is 25 devices
     )
     trial = Hosted(server, plan)

@@ -231,7 +231,7 @@ def test_what_is_published_may_be_longer_than_any_message() -> None:
         federated=fa.Federated("scores", leverage="CR2"),
     )
     rng = np.random.default_rng(1)
-    trial = fa.Trial(msgspec.structs.replace(plan, federated=None, keep="moments"))
+    trial = fa.Trial(msgspec.structs.replace(plan, federated=None, moments={}))
     trial.fold({"g": np.tile(["a", "b"], 100), **{name: rng.normal(size=200) for name in (*columns, *outcomes)}})
     arms = in_one_frame(arms_of(trial.tallies))
     published = Published(plan, arms, models_of(plan, arms)).message("replying", 0.0)

@@ -24,7 +24,7 @@ from memory_scan import count_numbers
 from sizes import mostly_slow
 
 SUMS = fa.Plan(name="rows", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], covariates=["x"], unit="u")
-MOMENTS = msgspec.structs.replace(SUMS, keep="moments")
+MOMENTS = msgspec.structs.replace(SUMS, moments={})
 
 # Forks a process for each line it reads, which folds the batches of a file and waits; it has no other way to know their
 # rows.

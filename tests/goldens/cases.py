@@ -19,7 +19,7 @@ from foldaway.federated.modes import mode_of
 from foldaway.federated.replies.published import Published
 from foldaway.simulation.demo import PLAN as DEMO
 from goldens.rows import rows_for
-from plans import CALIBRATED, CUT, FULL, SMALL
+from plans import CALIBRATED, CUT, FULL, SMALL, in_parts
 
 KEY = bytes(range(16))
 
@@ -40,11 +40,11 @@ LEVELS: dict[str, Any] = {"covariates": ["x", "kind"], "levels": {"kind": ["k0",
 UNIT: dict[str, Any] = {"unit": "u"}
 # Each record of a unit of its own, by whose name the bootstrap draws; a record without one it draws by chance.
 ALONE: dict[str, Any] = {"unit": "u", "records_per_unit": "one"}
-WHOLE: dict[str, Any] = {"unit": "u", "keep": "moments", "records_per_unit": "together"}
-MOMENTS: dict[str, Any] = {"keep": "moments"}
+WHOLE: dict[str, Any] = {"unit": "u", "moments": {}, "records_per_unit": "together"}
+MOMENTS: dict[str, Any] = {"moments": {}}
 THREE: dict[str, Any] = {"arms": {"a": 0.4, "b": 0.3, "c": 0.3}}
 WEIGHT: dict[str, Any] = {"weight": "w"}
-BOOTSTRAP: dict[str, Any] = {"keep": "moments", "bootstrap": 80}
+BOOTSTRAP: dict[str, Any] = {"moments": {"bootstrap": 80}}
 STRATA: dict[str, Any] = {
     "strata": {"column": "site", "probabilities": {"p": {"a": 0.5, "b": 0.5}, "q": {"a": 0.25, "b": 0.75}}}
 }
@@ -104,7 +104,7 @@ CASES: dict[str, Case] = {
     "uncorrected": Case({**THREE, "outcomes": ["y", "z"], "alternative": "less", "correction": "none"}),
     "dropped": Case({"drop_limit": 0.05, **X}),
     "dropped_too_many": Case({"drop_limit": 0.001}),
-    "welch_alone": Case({**X, "errors": ["welch"], "estimators": ["difference"], "anytime_n": 400}),
+    "welch_alone": Case({"anytime_n": 400}),
     # Sums by group of units with several records.
     "units": Case({**UNIT, "outcomes": ["y", "z"]}),
     "units_covariates": Case({**UNIT, **LEVELS}),
@@ -181,7 +181,7 @@ CASES: dict[str, Case] = {
 
 def plan_of(name: str) -> fa.Plan:
     """The plan of a case."""
-    return fa.Plan(**{**SMALL, **CASES[name].settings})
+    return fa.Plan(**in_parts({**SMALL, **CASES[name].settings}))
 
 
 def readings(name: str) -> dict[str, Any]:

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 
 import foldaway as fa
 from foldaway.inference.anytime import ENOUGH, LEAST_GROUPS_ANYTIME, anytime_reach
+from plans import replaced
 from trials import from_moments, make_trial
 
 PLAN = fa.Plan(
@@ -19,9 +19,7 @@ PLAN = fa.Plan(
     arm="g",
     arms={"a": 0.9, "b": 0.1},
     outcomes=["y"],
-    keep="moments",
-    estimators=["difference"],
-    errors=["HC2"],
+    moments=fa.Moments(estimators=["difference"], errors=["HC2"]),
     anytime_n=1000,
 )
 
@@ -43,7 +41,7 @@ def test_the_interval_is_that_of_the_larger_error_on_kept_rows(units: bool) -> N
     # The control varies more than arm1, which therefore gets the pooled error, and less than arm2, which keeps its own.
     spread = rows["group"].map({"arm0": 2.0, "arm1": 0.5, "arm2": 5.0})
     rows = rows.assign(y0=30 + spread * np.random.default_rng(1).normal(size=len(rows)))
-    plan = msgspec.structs.replace(plan, errors=["CR1"] if units else ["HC1"])
+    plan = replaced(plan, errors=["CR1"] if units else ["HC1"])
     larger = set()
     for row in effects(plan, rows):
         y = {arm: part.to_numpy() for arm, part in rows.groupby("group")["y0"]}
@@ -82,14 +80,14 @@ def test_it_waits_for_conversions_in_the_smaller_arm() -> None:
 def test_it_waits_where_signs_cancel_and_says_what_can_tell() -> None:
     rng = np.random.default_rng(2)
     treated, y = np.arange(4000) % 10 == 0, rng.normal(size=4000)
-    assert 'keep = "sums"' in row_of(treated, y).anytime_why
-    assert 'keep = "sums"' not in row_of(treated, (y > 2.2).astype(float)).anytime_why
+    assert "without `moments`" in row_of(treated, y).anytime_why
+    assert "without `moments`" not in row_of(treated, (y > 2.2).astype(float)).anytime_why
     assert row_of(treated, y + 5).anytime_why is None
 
 
 @pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
 def test_clustered_errors_take_sixteen_units_in_each_arm() -> None:
-    plan = msgspec.structs.replace(PLAN, errors=["CR1"], unit="u", records_per_unit="together")
+    plan = replaced(PLAN, errors=["CR1"], unit="u", records_per_unit="together")
     rng = np.random.default_rng(3)
     for units, told in ((LEAST_GROUPS_ANYTIME - 1, False), (LEAST_GROUPS_ANYTIME, True)):
         unit = np.arange(50 + units).repeat(20)

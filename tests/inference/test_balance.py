@@ -16,6 +16,7 @@ from foldaway.inference.balance import Balance, balance
 from foldaway.tallies import arms_of
 from fuzzing import fuzz
 from kept_rows import fitted
+from plans import replaced
 from trials import crowded, folded, make_trial, trials
 
 
@@ -103,7 +104,7 @@ def test_chance_is_the_robust_error_of_the_difference(units: bool, weighted: boo
 
 def test_covariates_that_do_not_vary() -> None:
     plan = fa.Plan(
-        name="p", arm="g", arms={"a": 0.5, "b": 0.5}, keep="moments", outcomes=["y"], covariates=["same", "apart"]
+        name="p", arm="g", arms={"a": 0.5, "b": 0.5}, moments=fa.Moments(), outcomes=["y"], covariates=["same", "apart"]
     )
     trial = fa.Trial(plan)
     y = [1.0, 2.0, 3.0, 4.0]
@@ -153,7 +154,10 @@ def test_verdicts(difference: float, chance: float, verdict: str) -> None:
 
 def test_units_of_many_records_do_not_look_uneven() -> None:
     """By record, every other of these trials would be called so; none may be where units cannot be told apart."""
-    verdicts = [balance(t.plan, arms_of(t.tallies))[0].verdict for t in (crowded(i, bootstrap=100) for i in range(100))]
+    verdicts = [
+        balance(t.plan, arms_of(t.tallies))[0].verdict
+        for t in (crowded(i, moments={"bootstrap": 100}) for i in range(100))
+    ]
     assert sum(verdict in ("uneven", "small") for verdict in verdicts) <= 3
     plain = [balance(t.plan, arms_of(t.tallies))[0].verdict for t in (crowded(i, each=20) for i in range(20))]
     assert "open" in plain
@@ -161,7 +165,7 @@ def test_units_of_many_records_do_not_look_uneven() -> None:
 
 
 def test_the_bootstraps_chance_is_that_of_counted_units() -> None:
-    resampled = crowded(5, each=20, bootstrap=2000)
+    resampled = crowded(5, each=20, moments={"bootstrap": 2000})
     counted = crowded(5, each=20, records_per_unit="together")
     [ours], [theirs] = (balance(trial.plan, arms_of(trial.tallies)) for trial in (resampled, counted))
     assert ours.difference == pytest.approx(theirs.difference, rel=1e-9)
@@ -170,7 +174,7 @@ def test_the_bootstraps_chance_is_that_of_counted_units() -> None:
 
 def test_without_a_robust_tally_chance_is_the_usual_error_of_a_difference() -> None:
     plan, rows = make_trial(3, n=80)
-    [each] = balance(plan, arms_of(folded(msgspec.structs.replace(plan, errors=["classical"]), rows).tallies))
+    [each] = balance(plan, arms_of(folded(replaced(plan, errors=["classical"]), rows).tallies))
     x0, x1 = (rows["x0"][rows["group"] == arm] for arm in ("arm0", "arm1"))
     error = math.sqrt(x0.var() / len(x0) + x1.var() / len(x1))
     assert each.chance == pytest.approx(error / math.sqrt((x1.var() + x0.var()) / 2))

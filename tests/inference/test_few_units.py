@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 
 import foldaway as fa
 from foldaway.inference.few_units import ENOUGH_UNITS, FewUnits, effective_units
 from foldaway.tallies import arms_of
+from plans import replaced
 from sizes import mostly_slow
 from trials import from_moments, known
 
 PLAN = fa.Plan(
-    name="few", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], unit="u", keep="moments",
+    name="few", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], unit="u",
+    moments=fa.Moments(estimators=["difference"], errors=["CR1"]),
     records_per_unit="together",
-    estimators=["difference"], errors=["CR1"],
+    
 )  # fmt: skip
 
 pytestmark = pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
@@ -85,7 +86,7 @@ def test_too_few_are_withheld_with_the_reason(case: str) -> None:
     by_unit: dict[str, Any] = (
         {"x": lambda rng, unit: rng.normal(size=unit.max() + 1)[unit]} if "covariates" in settings else {}
     )
-    plan = msgspec.structs.replace(PLAN, **settings)
+    plan = replaced(PLAN, **settings)
     row = effects_of(plan, sizes, **by_unit).filter(estimator=plan.estimators[0])[0]
     assert not row.reliable
     assert row.std_error is None
@@ -93,7 +94,7 @@ def test_too_few_are_withheld_with_the_reason(case: str) -> None:
 
 
 def test_a_covariate_that_differs_within_units_rests_on_records() -> None:
-    plan = msgspec.structs.replace(PLAN, estimators=["interacted"], covariates=["x"])
+    plan = replaced(PLAN, estimators=["interacted"], covariates=["x"])
     effects = effects_of(plan, [[20] * 15, [20] * 15], x=lambda rng, unit: rng.normal(size=len(unit)))
     row = effects.filter(estimator="interacted")[0]
     assert row.reliable
@@ -101,7 +102,7 @@ def test_a_covariate_that_differs_within_units_rests_on_records() -> None:
 
 # The bootstrap, which counts no units.
 
-RESAMPLED = msgspec.structs.replace(PLAN, records_per_unit="many", errors=["HC1"], bootstrap=200)
+RESAMPLED = replaced(PLAN, records_per_unit="many", errors=["HC1"], bootstrap=200)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +120,7 @@ def test_the_bootstrap_needs_ten_units_and_has_a_note_below_twenty(units: int, t
 def test_the_replicates_tell_how_many_units_there_are() -> None:
     sizes = [1, 4, 30, 2] * 15
     unit = np.repeat(np.arange(len(sizes)), sizes)
-    plan = msgspec.structs.replace(RESAMPLED, bootstrap=4000)
+    plan = replaced(RESAMPLED, bootstrap=4000)
     trial = fa.Trial(plan, key=bytes(16))
     trial.fold({"g": np.resize(["a"], len(unit)), "u": unit, "y": np.zeros(len(unit))})
     truth = sum(sizes) ** 2 / sum(n * n for n in sizes)

@@ -44,7 +44,7 @@ def make_plan(rows: pd.DataFrame, covariates: list[str], **settings: Any) -> fa.
         name="rank",
         arm="g",
         arms=shares,
-        keep="moments",
+        moments=fa.Moments(),
         outcomes=["y"],
         covariates=covariates,
         levels=levels,
@@ -204,7 +204,7 @@ def test_a_third_arm_without_records_does_not_hold_up_the_others() -> None:
         name="staged",
         arm="g",
         arms={"arm0": 0.4, "arm1": 0.4, "arm2": 0.2},
-        keep="moments",
+        moments=fa.Moments(),
         outcomes=["y"],
         covariates=["x"],
     )

@@ -42,7 +42,9 @@ def test_effects_carry_the_interval_of_their_plan() -> None:
 
 @pytest.mark.parametrize("confidence", [0.5, 0.9, 0.99])
 def test_confidence_is_the_plans(confidence: float) -> None:
-    plan = fa.Plan(name="c", arm="g", arms={"a": 0.5, "b": 0.5}, keep="moments", outcomes=["y"], confidence=confidence)
+    plan = fa.Plan(
+        name="c", arm="g", arms={"a": 0.5, "b": 0.5}, moments=fa.Moments(), outcomes=["y"], confidence=confidence
+    )
     rng = np.random.default_rng(1)
     trial = fa.Trial(plan)
     trial.fold({"g": ["a", "b"] * 40, "y": rng.normal(size=80)})

@@ -25,12 +25,10 @@ PLANS: dict[str, dict[str, Any]] = {
     "sums by group": {"unit": "user"},
     "independent records": {},
     "moments": {
-        "keep": "moments",
-        "errors": ["classical", "HC1"],
-        "bootstrap": fa.Bootstrap(replicates=200),
+        "moments": {"errors": ["classical", "HC1"], "bootstrap": fa.Bootstrap(replicates=200)},
         "unit": "user",
     },
-    "complete units": {"keep": "moments", "errors": ["CR1"], "unit": "user", "records_per_unit": "together"},
+    "complete units": {"moments": {"errors": ["CR1"]}, "unit": "user", "records_per_unit": "together"},
 }
 
 

@@ -23,7 +23,7 @@ def ratio_of(seed: int, **settings: Any) -> SampleRatio:
 
 def test_sound_trials_of_units_with_many_records_do_not_fail() -> None:
     """By record, three of four of these would."""
-    found = [ratio_of(seed, each=50, estimators=["difference"]) for seed in range(30)]
+    found = [ratio_of(seed, each=50, moments={"estimators": ["difference"]}) for seed in range(30)]
     assert {ratio.state for ratio in found} == {"passes"}
     by_record = [stats.chisquare(list(ratio.observed.values())).pvalue for ratio in found]
     assert sum(p < 0.001 for p in by_record) > 12
@@ -46,7 +46,7 @@ def test_records_of_units_that_do_not_fit_are_a_warning_and_no_veto() -> None:
 
 
 def test_units_that_do_not_fit_veto() -> None:
-    counted = crowded(3, lost=0.6, each=20, records_per_unit="together", errors=["CR1"]).effects()
+    counted = crowded(3, lost=0.6, each=20, records_per_unit="together", moments={"errors": ["CR1"]}).effects()
     assert (counted.sample_ratio.counted, counted.sample_ratio.state) == ("units", "fails")
     assert {said.verdict for said in counted.verdicts()} == {"no verdict"}
 
@@ -80,5 +80,5 @@ def test_weights_are_not_taken_for_records() -> None:
     plan, rows = make_trial(3, n=400, units=True, weighted=True)
     rows["w"] = 1 / rows["group"].map(plan.arms)
     settings = {name: getattr(plan, name) for name in plan.__struct_fields__} | {"records_per_unit": "many"}
-    ratio = folded(fa.Plan(**{**settings, "keep": "moments", "bootstrap": 50}), rows).effects().sample_ratio
+    ratio = folded(fa.Plan(**{**settings, "moments": {"bootstrap": 50}}), rows).effects().sample_ratio
     assert (ratio.state, ratio.counted) == ("passes", "records")

@@ -102,10 +102,10 @@ def test_a_stratum_with_one_record_of_an_arm_is_no_obstacle() -> None:
 
 def test_the_sample_ratio_is_that_of_the_strata() -> None:
     data = records(3000)
-    for settings in (SETTINGS, {**SETTINGS, "unit": "u"}, {**SETTINGS, "keep": "moments"}):
+    for settings in (SETTINGS, {**SETTINGS, "unit": "u"}, {**SETTINGS, "moments": {}}):
         assert (folded(settings, data).effects().sample_ratio.p_value or 0) > 0.001
     swapped = {**data, "g": np.where(data["site"] == "leeds", "b", data["g"])}
-    for settings in (SETTINGS, {**SETTINGS, "unit": "u"}, {**SETTINGS, "keep": "moments"}):
+    for settings in (SETTINGS, {**SETTINGS, "unit": "u"}, {**SETTINGS, "moments": {}}):
         with pytest.warns(fa.SampleRatioWarning):
             folded(settings, swapped).effects()
 
@@ -113,7 +113,7 @@ def test_the_sample_ratio_is_that_of_the_strata() -> None:
 def test_fixed_effects_from_moments() -> None:
     """With moments, the regression has an intercept for each stratum: that on residuals from the strata's means."""
     data = records(2000)
-    trial = folded({**SETTINGS, "keep": "moments", "errors": ["HC1"]}, data)
+    trial = folded({**SETTINGS, "moments": {"errors": ["HC1"]}}, data)
     row = trial.effects().filter(estimator="regression")[0]
     treated = (data["g"] == "b").astype(float)
     y = data["y"].copy()
@@ -177,7 +177,7 @@ def test_the_adjusted_difference_within_strata_leads() -> None:
     assert "plain difference" not in page
 
 
-@pytest.mark.parametrize("more", [{}, {"unit": "u"}, {"keep": "moments"}], ids=["records", "units", "moments"])
+@pytest.mark.parametrize("more", [{}, {"unit": "u"}, {"moments": {}}], ids=["records", "units", "moments"])
 def test_probabilities_of_two_strata_that_were_swapped_are_found(more: dict[str, Any]) -> None:
     """The arms' errors cancel in the sum over both strata, which are of the same size."""
     chance = np.random.default_rng(2)

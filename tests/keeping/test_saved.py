@@ -88,7 +88,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 KINDS: dict[str, dict[str, Any]] = {
     "sums": {},
     "by group": {"unit": "user"},
-    "moments": {"keep": "moments", "unit": "user", "bootstrap": 20},
+    "moments": {"moments": {"bootstrap": 20}, "unit": "user"},
 }
 
 

@@ -61,13 +61,13 @@ MISPLACED = {
     "cohort = 50": "`cohort` belongs in [privacy].",
     'leverage = "CR2"': "`leverage` belongs in [federated].",
     'better = "lower"': "`better` belongs in [[outcomes]].",
-    "replicates = 3": "`replicates` belongs in [bootstrap].",
+    "replicates = 3": "`replicates` belongs in [moments.bootstrap].",
     "[privacy]\nchort = 50": "'chort' is not a setting of [privacy]; did you mean 'cohort'?",
     "[privacy]\nconfidence = 0.9": "`confidence` belongs at the top of the plan, before the first table.",
     '[privacy]\nleverage = "CR2"': "`leverage` belongs in [federated].",
     "[federated]\nretention = 60": "`retention` belongs in [privacy].\n`federated.mode` is missing.",
-    "[bootstrap]\nzebra = 1\nreplicates = 3": "'zebra' is not a setting of [bootstrap].",
-    "[bootstrap]": "`bootstrap.replicates` is missing.",
+    "[moments.bootstrap]\nzebra = 1\nreplicates = 3": "'zebra' is not a setting of [moments.bootstrap].",
+    "[moments.bootstrap]": "`moments.bootstrap.replicates` is missing.",
 }
 
 

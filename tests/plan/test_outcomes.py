@@ -230,13 +230,13 @@ _MEDIAN = fa.Quantile("y", (0.5,), bounds=(1, 5))
     [
         ({"outcomes": ["y", fa.Mean("z", name="y")]}, "two outcomes are called 'y': give one of them another `name`."),
         ({"outcomes": [fa.Share("y", above=1), "y > 1"]}, "two outcomes are called 'y > 1'"),
-        ({"outcomes": [fa.Ratio("y", "z")], "keep": "moments"}, "'y / z' is read from sums by group: leave out `keep"),
+        ({"outcomes": [fa.Ratio("y", "z")], "moments": {}}, "'y / z' is read from sums by group: leave out `moments"),
         ({"outcomes": [fa.Ratio("y", "z")], "covariates": ["z"]}, "the column 'z' is used more than once"),
         (
             {"outcomes": [fa.Total("y")], "weight": "w"},
             "'total y' is a sum over unweighted records: leave out `weight`.",
         ),
-        ({"outcomes": [_MEDIAN], "keep": "moments"}, "'y p50' is read from sums by group: leave out `keep"),
+        ({"outcomes": [_MEDIAN], "moments": {}}, "'y p50' is read from sums by group: leave out `moments"),
         ({"outcomes": [_MEDIAN], "federated": "sums"}, "'y p50' needs a histogram, which devices and sites"),
         (
             {"outcomes": [_MEDIAN], "release": 1.0},
@@ -246,7 +246,10 @@ _MEDIAN = fa.Quantile("y", (0.5,), bounds=(1, 5))
             {"outcomes": [_MEDIAN, fa.Quantile("y", (0.5, 0.9), bounds=(1, 9))]},
             "two outcomes are called 'y p50': give one of them another `name`.",
         ),
-        ({"outcomes": [_MEDIAN], "estimators": ["adjusted"], "covariates": ["x"]}, "`estimators` has 'adjusted', wh"),
+        (
+            {"outcomes": [_MEDIAN], "moments": {"estimators": ["difference"]}},
+            "'y p50' is read from sums by group: leave out `moments",
+        ),
         ({"outcomes": [fa.Mean("y", label="a\nb")]}, "names must not contain control characters"),
         (
             {"outcomes": ["y"], "assigned_units": 5},
@@ -260,7 +263,10 @@ _MEDIAN = fa.Quantile("y", (0.5,), bounds=(1, 5))
             {"outcomes": [fa.Ratio("y", "z"), _MEDIAN], "received": "d"},
             "`received` gives the compliers' effect on means and shares; this plan has neither: leave it out.",
         ),
-        ({"outcomes": [fa.Total("y")], "estimators": ["difference"]}, "`estimators` has 'difference', which fits no"),
+        (
+            {"outcomes": [fa.Total("y")], "moments": {"estimators": ["difference"]}},
+            "`moments.estimators` has 'difference', which fits no",
+        ),
     ],
 )
 def test_outcomes_that_do_not_fit_their_plan_get_a_sentence(settings: dict[str, Any], sentence: str) -> None:

@@ -130,14 +130,15 @@ OTHER: dict[str, Any] = {
     "alternative": "greater",
     "correction": "none",
     "records_per_unit": "many",
-    "keep": "moments",
+    "moments": {
+        "estimators": ["regression", "difference"],
+        "errors": ["HC1", "classical"],
+        "bootstrap": {"replicates": 200, "weights": "poisson"},
+    },
     "groups": 128,
     "hash": "siphash",
     "drop_limit": 0.2,
-    "estimators": ["regression", "difference"],
-    "errors": ["HC1", "classical"],
     "anytime_n": 5001,
-    "bootstrap": {"replicates": 200, "weights": "poisson"},
     "privacy": {"cohort": 51, "smallest_cell": 20},
 }
 
@@ -151,11 +152,15 @@ OTHER_IN_PARTS: dict[str, Any] = {
         "device_records": 51,
     },
     "release": {"epsilon": 0.5, "delta": 1e-6, "unit_records": 6, "noisy_groups": 64},
-    "bootstrap": {"replicates": 201, "weights": "poisson"},
+    "moments": {
+        "estimators": ["regression"],
+        "errors": ["HC1"],
+        "bootstrap": {"replicates": 200, "weights": "poisson"},
+    },
     "strata": {"column": "place", "probabilities": {"x": {"a": 0.5, "b": 0.5}}},
     "coefficients": {"center": {"x": 0.6}, "slopes": {"y": {"x": 2.6}, "z": {"x": 0.5}}},
 }
-BASES = {"bootstrap": FULL, "coefficients": CALIBRATED, "release": RELEASED, "strata": CUT}
+BASES = {"moments": FULL, "coefficients": CALIBRATED, "release": RELEASED, "strata": CUT}
 IN_PARTS = [(part, setting) for part, settings in OTHER_IN_PARTS.items() for setting in settings]
 
 
@@ -164,7 +169,7 @@ def test_every_setting_is_tried_below() -> None:
     assert set(OTHER) | set(OTHER_IN_PARTS) | set(CALIBRATED) | set(CUT) == set(fa.Plan.__struct_fields__)
     parts = {
         "coefficients": fa.Coefficients,
-        "bootstrap": fa.Bootstrap,
+        "moments": fa.Moments,
         "strata": fa.Strata,
         "privacy": fa.Privacy,
         "federated": fa.Federated,
@@ -202,7 +207,7 @@ def test_bounds_are_part_of_the_plan_in_whatever_order_they_are_named() -> None:
 # The ways to write a part
 
 WAYS: dict[str, list[Any]] = {
-    "bootstrap": [500, {"replicates": 500}, {"replicates": 500, "weights": "poisson"}, fa.Bootstrap(500)],
+    "moments": [{"bootstrap": each} for each in (500, {"replicates": 500, "weights": "poisson"}, fa.Bootstrap(500))],
     "federated": ["scores", {"mode": "scores", "reply_share": 1}, fa.Federated("scores"), {"mode": "scores"}],
     "privacy": [{"cohort": 50}, {"cohort": 50, "smallest_cell": 10}, fa.Privacy(cohort=50), {"cohort": np.int64(50)}],
 }
@@ -210,18 +215,17 @@ WAYS: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("part", WAYS)
 def test_a_part_is_one_setting_however_it_is_written(part: str) -> None:
-    small = {**SMALL, "keep": "moments"} if part == "bootstrap" else SMALL
-    plans = [fa.Plan(**{**small, part: written}) for written in WAYS[part]]
+    plans = [fa.Plan(**{**SMALL, part: written}) for written in WAYS[part]]
     assert {type(getattr(plan, part)) for plan in plans} == {PARTS[part]}
     assert len({plan.fingerprint for plan in plans}) == 1
     assert len(set(plans)) == 1
-    for text in (json.dumps({**small, part: WAYS[part][0]}), plans[0].to_toml(), plans[0].to_json()):
+    for text in (json.dumps({**SMALL, part: WAYS[part][0]}), plans[0].to_toml(), plans[0].to_json()):
         assert fa.Plan.loads(text) == plans[0]
 
 
 def test_the_short_forms_are_toml_too() -> None:
     small = fa.Plan(**SMALL).to_toml()
-    assert fa.Plan.loads(f'keep = "moments"\nbootstrap = 500\n{small}').bootstrap == fa.Bootstrap(500)
+    assert fa.Plan.loads(f"{small}\n[moments]\nbootstrap = 500\n").bootstrap == fa.Bootstrap(500)
     assert fa.Plan.loads(f'federated = "delta"\n{small}').federated == fa.Federated("delta")
 
 
@@ -232,7 +236,7 @@ def test_a_part_of_nothing_but_defaults_stays_out(written: Any) -> None:
     assert "privacy" not in plan.to_toml()
 
 
-@pytest.mark.parametrize("setting", [name for name in OTHER if name != "keep"])
+@pytest.mark.parametrize("setting", OTHER)
 def test_a_changed_setting_changes_the_fingerprint(setting: str) -> None:
     plan, other = fa.Plan(**FULL), fa.Plan(**{**FULL, setting: OTHER[setting]})
     assert plan != other
@@ -241,7 +245,7 @@ def test_a_changed_setting_changes_the_fingerprint(setting: str) -> None:
         return
     less = {name: value for name, value in FULL.items() if name != setting}
     if setting == "covariates":
-        del less["levels"], less["estimators"]
+        del less["levels"], less["moments"]
     if setting == "unit":
         del less["records_per_unit"]
     assert fa.Plan(**less).fingerprint != plan.fingerprint
@@ -288,21 +292,18 @@ def test_settings_at_their_default_do_not_count(plan: fa.Plan, data: st.DataObje
         "alternative": "two-sided",
         "correction": "holm",
         "records_per_unit": "many",
-        "keep": None,
+        "moments": None,
         "groups": 128,
         "hash": "siphash",
         "coefficients": None,
         "drop_limit": 0,
-        "estimators": [],
         "anytime_n": 10000,
-        "errors": [],
-        "bootstrap": None,
         "federated": None,
     }
     in_parts: dict[str, dict[str, Any]] = {
         "privacy": {"cohort": 100, "smallest_cell": 10, "retention": 30 * 86_400},
         "federated": {"reply_deadline": 3600, "reply_share": 1, "leverage": None},
-        "bootstrap": {"weights": "poisson"},
+        "moments": {"estimators": [], "errors": [], "bootstrap": None},
     }
     drawn = data.draw(st.sets(st.sampled_from([*defaults, *(name for part in in_parts.values() for name in part)])))
     added = {name: value for name, value in defaults.items() if name not in written and name in drawn}
@@ -324,8 +325,8 @@ def test_the_fingerprint_is_the_sha_256_of_the_documented_form() -> None:
 
 
 def test_numbers_of_one_value_are_one_setting() -> None:
-    whole = {**SMALL, "arms": {"a": np.float64(0.5), "b": 0.5}, "keep": "moments", "bootstrap": 300}
-    spelled = {**SMALL, "arms": {"a": 0.5, "b": 1 / 2}, "keep": "moments", "bootstrap": fa.Bootstrap(300, "poisson")}
+    whole = {**SMALL, "arms": {"a": np.float64(0.5), "b": 0.5}, "moments": {"bootstrap": 300}}
+    spelled = {**SMALL, "arms": {"a": 0.5, "b": 1 / 2}, "moments": {"bootstrap": fa.Bootstrap(300, "poisson")}}
     assert fa.Plan(**whole).fingerprint == fa.Plan(**spelled).fingerprint
 
 

@@ -14,9 +14,10 @@ import foldaway as fa
 from foldaway.plan.part import settings_of
 from foldaway.plan.parts import MOST_REPLICATES
 from foldaway.plan.rules import MOST_ARMS, MOST_COLUMNS
-from plans import CALIBRATED, CUT, FEDERATED, FULL, PARTS, RELEASED, SMALL, in_parts
+from plans import CALIBRATED, CUT, FEDERATED, FULL, PARTS, RELEASED, SMALL, WITHIN, in_parts
 
-EVERY = {s.name: s for part in (fa.Plan, *PARTS.values()) for s in settings_of(part).values()}
+EVERY = {s.name: s for part in (fa.Plan, *PARTS.values(), *WITHIN) for s in settings_of(part).values()}
+APART = [s.name for s in EVERY.values() if s.part is not None]
 MUST_BE = {name: setting.must_be for name, setting in EVERY.items()}
 
 
@@ -30,7 +31,7 @@ def halves(count: int) -> dict[str, float]:
     return {f"arm{i}": 1 / count for i in range(count)}
 
 
-REPLICATES = "`bootstrap.replicates` must be a whole number from 2 to 100,000"
+REPLICATES = "`moments.bootstrap.replicates` must be a whole number from 2 to 100,000"
 
 CASES: dict[str, tuple[dict[str, Any], str]] = {
     "empty name": ({"name": ""}, "`name` must be 1 to 100"),
@@ -85,9 +86,9 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "half a character": ({"weight": "\ud800"}, r"not contain control characters, but '\\ud800' does"),
     "escape code": ({"arms": {"\x1b[31m": 0.5, "b": 0.5}}, r"not contain control characters, but '\\x1b\[31m' does"),
     "line in level": ({"levels": FULL["levels"] | {"age": ["1", "2\u2028"]}}, "not contain control characters"),
-    "no estimator": ({"estimators": ["ols"]}, "`estimators` has 'ols'; the estimators are .*ipw"),
-    "no kind of error": ({"errors": ["HC9"]}, "`errors` has 'HC9'; the kinds are .*CR1"),
-    "kind of error twice": ({"errors": ["HC1", "HC1"]}, "`errors` has 'HC1' more than once"),
+    "no estimator": ({"estimators": ["ols"]}, "`moments.estimators` has 'ols'; the estimators are .*ipw"),
+    "no kind of error": ({"errors": ["HC9"]}, "`moments.errors` has 'HC9'; the kinds are .*CR1"),
+    "kind of error twice": ({"errors": ["HC1", "HC1"]}, "`moments.errors` has 'HC1' more than once"),
     "clustered errors without whole units": (
         {"errors": ["CR1"], "records_per_unit": "many"},
         "'CR1' needs `records_per_unit",
@@ -95,9 +96,9 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "HC2 with weights": ({"errors": ["HC1", "HC2"], "weight": "w"}, "'HC2' needs records without weights"),
     "nothing but HC2": (
         {"errors": ["HC2"], "weight": None, "bootstrap": None},
-        "no kind in `errors` serves 'regression': add another kind, for example HC1",
+        "no kind in `moments.errors` serves 'regression': add another kind, for example HC1",
     ),
-    "estimator twice": ({"estimators": ["ipw", "ipw"]}, "`estimators` has 'ipw' more than once"),
+    "estimator twice": ({"estimators": ["ipw", "ipw"]}, "`moments.estimators` has 'ipw' more than once"),
     "needs covariates": (
         {"covariates": [], "levels": {}, "estimators": ["interacted"]},
         "the estimator 'interacted' needs `covariates`",
@@ -133,12 +134,12 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "too many in a cell": ({"smallest_cell": 10**10}, "`privacy.smallest_cell` must be a whole number from 1 to"),
     "federated bootstrap": (
         {"federated": "one-message", "errors": [], "records_per_unit": "together"},
-        "`bootstrap` cannot be combined with `federated`",
+        "`moments.bootstrap` cannot be combined with `federated`",
     ),
 }
 
 RELEASED_CASES: dict[str, tuple[dict[str, Any], str]] = {
-    "moments": ({"keep": "moments"}, "adds noise to sums"),
+    "moments": ({"moments": {}}, "adds noise to sums"),
     "devices that send moments": (
         {"federated": "delta", "unit": None, "records_per_unit": "many", "release": 1.0},
         'if there are devices, choose their mode "sums"',
@@ -155,7 +156,6 @@ RELEASED_CASES: dict[str, tuple[dict[str, Any], str]] = {
         'and `records_per_unit = "together"` need each other',
     ),
     "records that nobody limits": ({"release": 1.0}, 'and `records_per_unit = "together"` need each other'),
-    "squares": ({"errors": ["welch"]}, "sums of squares, which a `release` does not publish"),
 }
 
 
@@ -195,10 +195,10 @@ FEDERATED_CASES: dict[str, tuple[dict[str, Any], str]] = {
         {"federated": "sums", "covariates": [], "unit": "u", "release": 1.0, "bounds": {"y": [0, 1]}},
         "which a site cannot do for its units: leave out `release`",
     ),
-    "moments of sums": ({"federated": "sums", "covariates": [], "keep": "moments"}, "keeps sums: leave out `keep`"),
+    "moments of sums": ({"federated": "sums", "covariates": [], "moments": {}}, "keeps sums: leave out `moments`"),
     "errors of sums": (
-        {"federated": "sums", "covariates": [], "errors": ["welch"]},
-        "it has jackknife errors by device",
+        {"moments": {"errors": ["CR1"]}},
+        "it has CR0 and CR1 errors by device",
     ),
     "clusters of devices": ({"cluster": "village"}, "a federated plan cannot have `cluster`"),
     "sites that reply": ({"unit": "u", "records_per_unit": "together"}, "in a federated plan, `unit` is for sites"),
@@ -260,17 +260,17 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "alternative": ["", "both", None, True, 1],
     "correction": ["", "bonferroni", None, True, 1],
     "records_per_unit": [None, 0, True, "few", []],
-    "keep": ["", "all", True, 1],
+    "moments": ["", "all", True, 1],
     "groups": NOT_WHOLE,
     "hash": [None, "", "SHA256", "md5", True, 1],
     "coefficients.center": [None, 1, "x", ["x"], {"x": "1"}, {1: 1.0}],
     "coefficients.slopes": [None, 1, "x", ["x"], {"y": 1}, {"y": {"x": "1"}}],
     "drop_limit": [*NOT_NUMBERS, -0.1, 1.1],
-    "estimators": NOT_NAMES,
-    "errors": NOT_NAMES,
+    "moments.estimators": NOT_NAMES,
+    "moments.errors": NOT_NAMES,
     "anytime_n": NOT_WHOLE,
-    "bootstrap.replicates": [*NOT_WHOLE, 1, 10**6],
-    "bootstrap.weights": [None, "", "normal", 1],
+    "moments.bootstrap.replicates": [*NOT_WHOLE, 1, 10**6],
+    "moments.bootstrap.weights": [None, "", "normal", 1],
     "privacy.cohort": NOT_WHOLE,
     "privacy.smallest_cell": NOT_WHOLE,
     "privacy.retention": NOT_NUMBERS,
@@ -287,18 +287,20 @@ WRONG_TYPES: dict[str, list[Any]] = {
 
 
 def test_every_setting_is_tried_with_wrong_types() -> None:
-    assert set(WRONG_TYPES) | set(PARTS) == set(EVERY)
+    assert set(WRONG_TYPES) | set(APART) == set(EVERY)
+
+
+def _changed(settings: dict[str, Any], tables: list[str], value: Any) -> dict[str, Any]:
+    """The first table, or setting, with the value at the end of the path."""
+    name, *inner = tables
+    return {name: settings.get(name, {}) | _changed(settings.get(name, {}), inner, value) if inner else value}
 
 
 @pytest.mark.parametrize("setting", WRONG_TYPES)
 def test_a_setting_of_a_wrong_type_is_told_what_it_must_be(setting: str) -> None:
-    part, _, name = setting.rpartition(".")
+    tables, everything = setting.split("."), {**CUT, **RELEASED, **CALIBRATED, **FEDERATED, **FULL}
     for value in WRONG_TYPES[setting]:
-        written = (
-            {part: {**CUT, **RELEASED, **CALIBRATED, **FEDERATED, **FULL}.get(part, {}) | {name: value}}
-            if part
-            else {name: value}
-        )
+        written = _changed(everything, tables, value)
         assert faults(**written) == [f"`{setting}` must be {MUST_BE[setting]}."], value
 
 
@@ -336,7 +338,7 @@ def test_a_part_tells_its_faults_by_itself() -> None:
         fa.Privacy(cohort=0)
     with pytest.raises(fa.PlanError, match=r"^`federated\.mode` must be"):
         fa.Federated("some")  # type: ignore[arg-type]
-    with pytest.raises(fa.PlanError, match=r"^`bootstrap\.weights` must be"):
+    with pytest.raises(fa.PlanError, match=r"^`moments\.bootstrap\.weights` must be"):
         fa.Bootstrap(100, "normal")  # type: ignore[arg-type]
 
 
@@ -346,10 +348,11 @@ def test_all_faults_are_told_at_once() -> None:
     assert len(told) == 5
     for setting in ("name", "arms", "outcomes", "confidence", "anytime_n"):
         assert sum(f"`{setting}`" in sentence for sentence in told) == 1
-    inside = {name: {setting: object() for setting in settings_of(part)} for name, part in PARTS.items()}
+    inside: dict[str, Any] = {name: dict.fromkeys(settings_of(part), object()) for name, part in PARTS.items()}
+    inside["moments"]["bootstrap"] = dict.fromkeys(settings_of(fa.Bootstrap), object())
     wrong_types = {setting: object() for setting in settings_of(fa.Plan)} | inside
     assert set("\n".join(faults(**wrong_types)).splitlines()) == {
-        f"`{setting}` must be {phrase}." for setting, phrase in MUST_BE.items() if setting not in PARTS
+        f"`{setting}` must be {phrase}." for setting, phrase in MUST_BE.items() if setting not in APART
     }
 
 
@@ -359,8 +362,7 @@ def test_what_is_at_the_limit_is_allowed() -> None:
         **{
             **SMALL,
             "outcomes": [f"y{i}" for i in range(MOST_COLUMNS - 1)],
-            "keep": "moments",
-            "bootstrap": MOST_REPLICATES,
+            "moments": {"bootstrap": MOST_REPLICATES},
         }
     )
     assert len(plan.columns) == MOST_COLUMNS

@@ -42,7 +42,7 @@ def plan(**settings: Any) -> fa.Plan:
 
 
 def test_every_estimator_has_a_file_and_every_file_an_estimator() -> None:
-    from_moments = plan(covariates=["x"], keep="moments")
+    from_moments = plan(covariates=["x"], moments={})
     named = [name for name, word in ESTIMATORS.items() if word.suits(from_moments) and MOMENTS in word.sources]
     assert {module.name for module in pkgutil.iter_modules(estimators.__path__)} == set(named)
     for name in named:
@@ -88,37 +88,39 @@ def test_no_two_words_share_a_rank(words: dict[str, Word]) -> None:
 @pytest.mark.parametrize("covariates", [[], ["x"]])
 @pytest.mark.parametrize("weight", [None, "w"])
 @pytest.mark.parametrize("unit", [None, "u"])
-@pytest.mark.parametrize(("keep", "bootstrap"), [(None, None), ("moments", None), ("moments", 10)])
+@pytest.mark.parametrize("bootstrap", [None, 10])
 def test_what_is_offered_can_be_asked_for_and_what_is_not_is_refused_with_a_reason(
-    covariates: list[str], weight: str | None, unit: str | None, keep: str | None, bootstrap: int | None
+    covariates: list[str], weight: str | None, unit: str | None, bootstrap: int | None
 ) -> None:
     settings: dict[str, Any] = {
         "covariates": covariates,
         "weight": weight,
         "unit": unit,
-        "keep": keep,
-        "records_per_unit": "many" if unit is None or keep is None else "together",
+        "records_per_unit": "many" if unit is None else "together",
     }
-    settings["bootstrap"] = bootstrap
+
+    def asking(**named: Any) -> fa.Plan:
+        return plan(**settings, moments=fa.Moments(bootstrap=bootstrap, **named))
+
     several = unit is not None  # then what allows for it is never left out
-    everything = plan(**settings)
+    everything = asking()
     offered = estimators_of(everything)
     for name, estimator in ESTIMATORS.items():
         if name in offered or (estimator.by_name and estimator.suits(everything)):
             beside = [DIFFERENCE] if several and SUMS not in estimator.sources else []
-            assert estimators_of(plan(estimators=[name], **settings)) == [name, *beside]
+            assert estimators_of(asking(estimators=[name])) == [name, *beside]
             continue
         with pytest.raises(fa.PlanError) as refused:
-            plan(estimators=[name], **settings)
+            asking(estimators=[name])
         assert set(estimator.faults(everything)) <= set(str(refused.value).splitlines())
     for kind, error in ERRORS.items():
         if error.setting != "errors":
             continue
         if kind in errors_of(everything) or (error.by_name and error.suits(everything)):
-            asked = plan(estimators=["difference"], errors=[kind], **settings)
+            asked = asking(estimators=["difference"], errors=[kind])
             beside = [JACKKNIFE] * several + [BOOTSTRAP] * (bootstrap is not None)
             assert errors_of(asked, "difference") == [known for known in ERRORS if known in (kind, *beside)]
             continue
         with pytest.raises(fa.PlanError) as refused:
-            plan(estimators=["difference"], errors=[kind], **settings)
+            asking(estimators=["difference"], errors=[kind])
         assert list(error.faults(everything)) == str(refused.value).splitlines()

@@ -12,7 +12,7 @@ import foldaway as fa
 from foldaway.records.faults import CLIPPED, Fault, FaultyBatch
 from plans import RELEASED, SMALL
 
-CLIPS = fa.Plan(**{**SMALL, "covariates": ["x"], "keep": "moments", "bounds": {"y": (0, 10), "x": (-1, 1)}})
+CLIPS = fa.Plan(**{**SMALL, "covariates": ["x"], "moments": {}, "bounds": {"y": (0, 10), "x": (-1, 1)}})
 REFUSES = msgspec.structs.replace(CLIPS, beyond="refuse")
 
 

@@ -43,9 +43,8 @@ PLAN = fa.Plan(
     levels={"kind": ["p", "q"]},
     unit="id",
     weight="w",
-    keep="moments",
+    moments=fa.Moments(estimators=["regression"]),
     records_per_unit="together",
-    estimators=["regression"],
 )
 DROP = msgspec.structs.replace(PLAN, drop_limit=1)
 

@@ -137,9 +137,8 @@ COMPLETE = fa.Plan(
     outcomes=["y"],
     covariates=["x"],
     unit="id",
-    keep="moments",
+    moments=fa.Moments(estimators=["difference", "regression"]),
     records_per_unit="together",
-    estimators=["difference", "regression"],
 )
 
 

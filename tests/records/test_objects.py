@@ -32,7 +32,7 @@ PLAN = fa.Plan(
     levels={"kind": ["p", "1", "false"]},
     unit="id",
     weight="w",
-    keep="moments",
+    moments=fa.Moments(),
     records_per_unit="together",
 )
 DROP = msgspec.structs.replace(PLAN, drop_limit=1)

@@ -34,9 +34,8 @@ PLAN = fa.Plan(
     levels={"kind": ["p", "q"]},
     unit="id",
     weight="w",
-    keep="moments",
+    moments=fa.Moments(estimators=["difference"]),
     records_per_unit="together",
-    estimators=["difference"],
 )
 DROP = msgspec.structs.replace(PLAN, drop_limit=1)
 

@@ -7,7 +7,6 @@ from contextlib import suppress
 from itertools import combinations
 from typing import Any
 
-import msgspec
 import pytest
 
 import foldaway as fa
@@ -17,6 +16,7 @@ from foldaway.federated.replies.published import Published
 from foldaway.plan.vocabulary import ERRORS
 from foldaway.report.page.page import effects_page
 from pages import parsed
+from plans import replaced
 from sizes import mostly_slow
 from trials import folded, make_trial
 
@@ -28,7 +28,7 @@ KINDS = [name for name, word in ERRORS.items() if word.setting == "errors"]
 def asked(plan: fa.Plan, kinds: Iterable[str], **settings: Any) -> fa.Plan | None:
     """The plan with these errors, if there can be such a plan."""
     with suppress(PlanError):
-        return msgspec.structs.replace(plan, errors=list(kinds), **settings)
+        return replaced(plan, errors=list(kinds), **settings)
     return None
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from typing import Any, Self, get_args
 
-import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -33,6 +32,7 @@ from foldaway.tallies.moments.replicates import Replicates
 from foldaway.tallies.moments.scores import Scores, UnitScores
 from foldaway.tallies.moments.tally import Kind
 from laws import Grams, Rows, Subject, check_addition, check_identity, check_laws, rows
+from plans import replaced
 from trials import folded, make_trial, trials
 
 KINDS: Kinds = {RECORDS: Scores.empty, UNITS: UnitScores.empty}
@@ -185,7 +185,7 @@ SUBJECTS = [FACTOR, SCORES, UNIT_SCORES, *map(replicates, BOOTSTRAPS), ARM, RESA
 
 def test_every_tally_that_a_plan_may_keep_is_in_the_list() -> None:
     plan, _ = make_trial(0, units=True)
-    kinds = kinds_of(msgspec.structs.replace(plan, bootstrap=5))
+    kinds = kinds_of(replaced(plan, bootstrap=5))
     assert kinds.keys() == TALLIES.keys() == RESAMPLED.keys()
     listed = {type(subject.empty(Shape(1, 1))) for subject in SUBJECTS}
     assert {type(kind(Shape(1, 1))) for kind in kinds.values()} <= listed

@@ -34,7 +34,6 @@ UNITS = {"unit": "u", "records_per_unit": "together", "release": {"epsilon": 1.0
 PLANS: dict[str, dict[str, Any]] = {
     "units": UNITS,
     "adjusted": UNITS | COVARIATES,
-    "difference alone": UNITS | COVARIATES | {"estimators": ["difference"]},
     "a total": UNITS | COVARIATES | {"outcomes": ["y", fa.Total("z")]},
     "records": {"release": 0.5},
     "records of units": {"unit": "u", "release": 2.0},

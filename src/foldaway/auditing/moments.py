@@ -1,4 +1,4 @@
-"""Attacks on what a trial holds with ``keep = "moments"``: sums of products by arm, and replicates.
+"""Attacks on what a trial that keeps moments holds: sums of products by arm, and replicates.
 
 In the sums they look for people who are alone, or two, in a combination of levels, and for values that outweigh all
 others. With the key and the identifiers, every replicate is an equation for people's outcomes: replicate b holds
@@ -26,7 +26,7 @@ from foldaway.tallies.moments import (
 ALONE, TWO, SOLE = "unique combinations of levels", "pairs of levels of two people", "dominance"
 RESAMPLED = "replicates"
 
-_REMEDY = 'Leave out `keep = "moments"`: `adjusted` needs no covariates in the state. Or drop some covariates.'
+_REMEDY = "Leave out `moments`: `adjusted` needs no covariates in the state. Or drop some covariates."
 
 
 def scores_of_arms(arms: Sequence[ArmTally], before: Sequence[ArmTally] | None = None) -> list[RawScores]:
@@ -99,7 +99,7 @@ def attack_replicates(plan: Plan, arms: Sequence[ArmTally]) -> Iterator[Finding]
             outcome=outcome,
             numbers=f"the sums of {plan.bootstrap.replicates:,} replicates, by arm",
             needs="the trial's key and all identifiers",
-            remedy="Seal the trial: that destroys the key. Or leave out `bootstrap`: `jackknife` errors need none.",
+            remedy="Seal the trial: that destroys the key. Or leave out the bootstrap: `jackknife` errors need none.",
         )
 
 

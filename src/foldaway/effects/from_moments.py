@@ -42,8 +42,8 @@ _EXPLAINED = 1e-13
 _BINARY = 1e-9
 
 _LOWER_BOUND = (
-    " If the outcome takes both signs, moments give only a lower bound of that number; a plan with "
-    'keep = "sums" (the default) can tell.'
+    " If the outcome takes both signs, moments give only a lower bound of that number; a plan without `moments` can "
+    "tell."
 )
 
 

@@ -18,7 +18,7 @@ _SUMS = Plan(
     covariates=["x"],
     unit="unit",
 )
-_MOMENTS = msgspec.structs.replace(_SUMS, keep="moments", bootstrap=2)
+_MOMENTS = msgspec.structs.replace(_SUMS, moments={"bootstrap": 2})
 
 # So many records at once go through loops that fewer do not.
 _MANY = 100_000
@@ -55,7 +55,7 @@ def compile_loops() -> None:
         msgspec.structs.replace(_SUMS, outcomes=("y", Quantile("y", (0.5,), bounds=(0.1, 20.0)))),
         msgspec.structs.replace(_SUMS, coefficients=fixed),
         _MOMENTS,
-        msgspec.structs.replace(_MOMENTS, bootstrap=Bootstrap(2, "double-or-nothing")),
+        msgspec.structs.replace(_MOMENTS, moments={"bootstrap": Bootstrap(2, "double-or-nothing")}),
     ):
         Trial(plan, key=bytes(16)).fold(pa.table(columns))
     Trial(_SUMS, key=bytes(16)).fold(pa.table({**columns, "unit": i}))

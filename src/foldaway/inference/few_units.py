@@ -87,7 +87,7 @@ def too_few_units(fit: Fit, kind: str, arms: Sequence[int], *, by_arm: bool) -> 
     if tally == UNITS and any(e < PER_COEFFICIENT * each.carries for e, each in zip(effective, units, strict=True)):
         return (
             f"CR errors of a regression need about {PER_COEFFICIENT} units of an arm for each covariate that differs "
-            "between units. Prefer difference, or leave out `keep` for adjusted with the jackknife."
+            "between units. Prefer difference, or leave out `moments` for adjusted with the jackknife."
         )
     return ""
 

@@ -5,7 +5,7 @@ outcome. ``part`` brings what a person wrote to its types, ``rules`` says what i
 """
 
 from foldaway.plan.outcomes import Mean, Outcome, Quantile, Ratio, Share, Total
-from foldaway.plan.parts import Bootstrap, Coefficients, Federated, Privacy, Release, Strata
+from foldaway.plan.parts import Bootstrap, Coefficients, Federated, Moments, Privacy, Release, Strata
 from foldaway.plan.plan import Plan
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Coefficients",
     "Federated",
     "Mean",
+    "Moments",
     "Outcome",
     "Plan",
     "Privacy",

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from foldaway.plan.outcomes import Binning, Outcome, Value
 from foldaway.plan.part import Count, Fixed, Part
-from foldaway.plan.parts import Bootstrap, Coefficients, Federated, Privacy, Release, Strata
+from foldaway.plan.parts import Bootstrap, Coefficients, Federated, Moments, Privacy, Release, Strata
 from foldaway.plan.vocabulary import (
     COMPLIERS,
     DIFFERENCE,
@@ -48,8 +48,6 @@ Bounds = Annotated[
     Meta(description="a table with the lowest and the highest value of a column, as in [0, 500]"),
 ]
 Confidence = Annotated[float, Meta(ge=0.5, lt=1, description="a number from 0.5 to below 1, for example 0.95")]
-Estimators = Annotated[Sequence[str], Meta(description="a list of estimators")]
-Errors = Annotated[Sequence[str], Meta(description="a list of kinds of standard error")]
 SLIPS = 0.05
 """The share of faulty records up to which they are taken for single slips, and a limit is suggested."""
 
@@ -97,8 +95,6 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
             records are independent. ``"together"``: all records of a unit come in one batch, and a unit is in one arm;
             gives CR0 and CR1. A unit in both arms is refused within a batch. In different batches it would count as
             two, and nobody would notice: where a promise does not hold, leave it out.
-        keep: ``"sums"`` by arm and group of units, the default; or ``"moments"``, from which exact regressions and
-            robust errors are read, and which say far more about single people.
         groups: Into how many groups units are dealt, under a secret key, for errors that allow for several records of
             a unit.
         hash: How identifiers are dealt into groups: ``"siphash"``, or ``"sha256"``, which warehouses can compute too,
@@ -107,14 +103,9 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
             left out, they are found from the trial's own records when it is first saved.
         drop_limit: The largest share of all records that may be faulty. At 0 a batch with a faulty record is refused
             whole. Above 0 such records are dropped and counted, and while their share is larger no effect is told.
-        estimators: Those to report; all that the plan allows if left out, but for ``"horvitz_thompson"``, the paper's
-            inverse-probability mean, which must be named.
-        errors: The kinds of standard error to report (welch, jackknife; from moments classical, HC0, HC1, HC2, HC3,
-            CR0, CR1); all that the plan allows but HC3 if left out. Only the tallies that these need are kept: with
-            ``["classical"]`` alone not the robust one, whose size and cost grow with the fourth power of the number of
-            columns.
         anytime_n: The number of records (units, for clustered errors) at which the anytime-valid interval is tightest.
-        bootstrap: The bootstrap, or just its number of replicates; by unit if the plan has one, by record if not.
+        moments: To keep moments of the columns beside sums by arm and group of units: for exact regressions, robust
+            errors and the bootstrap.
         privacy: How many records must stand behind what is stored and answered.
         federated: For records that stay on devices or at sites, what they send; or just the mode.
         release: For effects that are told once, with noise, under a privacy budget; or just ε.
@@ -139,15 +130,12 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     alternative: Literal["two-sided", "greater", "less"] = "two-sided"
     correction: Literal["holm", "benjamini-hochberg", "none"] = "holm"
     records_per_unit: RecordsPerUnit = MANY
-    keep: Keep | None = None
     groups: Groups = 128
     hash: Hash = "siphash"
     drop_limit: DropLimit = 0.0
-    estimators: Estimators = ()
-    errors: Errors = ()
     anytime_n: Size = 10_000
     coefficients: Coefficients | Mapping[str, Any] | None = None
-    bootstrap: Bootstrap | int | Mapping[str, Any] | None = None
+    moments: Moments | Mapping[str, Any] | None = None
     strata: Strata | Mapping[str, Any] | None = None
     privacy: Privacy | Mapping[str, Any] = Privacy()
     federated: Federated | ModeName | Mapping[str, Any] | None = None
@@ -160,7 +148,7 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
     if TYPE_CHECKING:  # a part is written in several ways and read in one
         outcomes = cast("tuple[Outcome, ...]", ())
         coefficients = cast("Coefficients | None", None)
-        bootstrap = cast("Bootstrap | None", None)
+        moments = cast("Moments | None", None)
         strata = cast("Strata | None", None)
         privacy = cast("Privacy", None)
         federated = cast("Federated | None", None)
@@ -174,7 +162,24 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
     @property
     def keeps(self) -> Keep:
         """What tallies are kept: sums, unless the plan or what devices send says otherwise."""
-        return MODES[self.mode].keeps if self.mode is not None else self.keep or SUMS
+        if self.mode is not None:
+            return MODES[self.mode].keeps
+        return SUMS if self.moments is None else MOMENTS
+
+    @property
+    def estimators(self) -> Sequence[str]:
+        """The estimators that the plan names, if it does."""
+        return () if self.moments is None else self.moments.estimators
+
+    @property
+    def errors(self) -> Sequence[str]:
+        """The kinds of standard error that the plan names, if it does."""
+        return () if self.moments is None else self.moments.errors
+
+    @property
+    def bootstrap(self) -> Bootstrap | None:
+        """The bootstrap, if the plan has one."""
+        return None if self.moments is None else cast("Bootstrap | None", self.moments.bootstrap)
 
     @property
     def keeps_sums(self) -> bool:

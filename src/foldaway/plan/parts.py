@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, ClassVar, Literal, Self
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from msgspec import Meta
 
@@ -153,11 +153,41 @@ class Bootstrap(Part, frozen=True):
         'poisson'
     """
 
-    TABLE: ClassVar[str] = "bootstrap"
+    TABLE: ClassVar[str] = "moments.bootstrap"
     SHORT: ClassVar[str] = "replicates"
 
     replicates: Replicates
     weights: Weights = "poisson"
+
+
+Estimators = Annotated[Sequence[str], Meta(description="a list of estimators")]
+Errors = Annotated[Sequence[str], Meta(description="a list of kinds of standard error")]
+
+
+class Moments(Part, frozen=True, kw_only=True):
+    """Moments of the plan's columns, kept beside sums: for exact regressions, robust errors and the bootstrap.
+
+    They say far more about single people than sums do. The table's presence asks for them, even an empty one.
+
+    Attributes:
+        estimators: Those to report, from sums as well; all that the plan allows if left out, but for
+            ``"horvitz_thompson"``, the paper's inverse-probability mean, which must be named.
+        errors: The kinds of standard error to report (welch, jackknife; from moments classical, HC0, HC1, HC2, HC3,
+            CR0, CR1); all that the plan allows but HC3 if left out. Only the tallies that these need are kept: with
+            ``["classical"]`` alone not the robust one, whose size and cost grow with the fourth power of the number of
+            columns.
+        bootstrap: The bootstrap, or just its number of replicates; by unit if the plan has one, by record if not.
+
+    Example:
+        >>> Moments(errors=["HC1"], bootstrap=1000).bootstrap
+        Bootstrap(replicates=1000, weights='poisson')
+    """
+
+    TABLE: ClassVar[str] = "moments"
+
+    estimators: Estimators = ()
+    errors: Errors = ()
+    bootstrap: Bootstrap | int | Mapping[str, Any] | None = None
 
 
 Share = Annotated[float, Meta(gt=0, le=1, description="a number above 0 and at most 1, for example 0.9")]

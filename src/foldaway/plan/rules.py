@@ -68,15 +68,15 @@ def _keeping_faults(plan: Analysis) -> Iterator[str]:
         yield "`groups` must be a power of two from 8 to 4,096."
     if plan.keeps == SUMS and plan.whole_units and plan.release is None:
         yield (
-            '`records_per_unit = "together"` is for moments: add `keep = "moments"`, or leave it out; sums need no '
+            '`records_per_unit = "together"` is for moments: add a `[moments]` table, or leave it out; sums need no '
             "such promise, but for a `release`."
         )
-    if plan.keep not in (None, plan.keeps):
-        yield f'mode "{plan.mode}" keeps {plan.keeps}: leave out `keep`.'
+    if plan.moments is not None and plan.keeps == SUMS:
+        yield f'mode "{plan.mode}" keeps sums: leave out `moments`.'
     if plan.federated is None and plan.bootstrap is not None:
         yield from ERRORS[BOOTSTRAP].faults(plan)
     if plan.keeps == MOMENTS and plan.coefficients is not None:
-        yield "`coefficients` work only with sums: leave out either `coefficients` or `keep`."
+        yield "`coefficients` work only with sums: leave out either `coefficients` or `moments`."
     if plan.coefficients is not None:
         yield from plan.coefficients.misfits(plan.predictors[1:], tuple(value.name for value in plan.values))
 
@@ -88,8 +88,8 @@ def _cluster_faults(plan: Analysis) -> Iterator[str]:
     elif plan.keeps == MOMENTS and plan.whole_units:
         yield (
             "CR errors assume that every cluster is in one arm. With `cluster`, leave out "
-            '`records_per_unit = "together"` and `keep`: the jackknife by groups of clusters allows for units of both '
-            "arms."
+            '`records_per_unit = "together"` and `moments`: the jackknife by groups of clusters allows for units of '
+            "both arms."
         )
 
 
@@ -106,8 +106,8 @@ def _outcome_faults(plan: Analysis) -> Iterator[str]:
         if set(plan.estimators) <= set(ESTIMATORS) and plan.estimators and not estimators_of(plan, outcome):
             fitting = " or ".join(f'"{name}"' for name in outcome.READ_BY if ESTIMATORS[name].suits(plan))
             yield (
-                f"`estimators` has none that fits the outcome {outcome.name!r}: add {fitting or 'one'}, or "
-                "leave out `estimators`."
+                f"`moments.estimators` has none that fits the outcome {outcome.name!r}: add {fitting or 'one'}, or "
+                "leave out `moments.estimators`."
             )
     if plan.assigned_units is not None and not any(TOTAL in outcome.READ_BY for outcome in plan.outcomes):
         yield "`assigned_units` applies to totals, but this plan has none: leave it out."
@@ -139,8 +139,8 @@ def _missing_faults(plan: Analysis) -> Iterator[str]:
     ):
         if getattr(plan, setting) is not None:
             yield f'`missing = "allowed"` cannot be combined with `{setting}`: {why}.'
-    if plan.keep == MOMENTS:
-        yield '`missing = "allowed"` works only with sums: leave out `keep = "moments"`, which needs every outcome.'
+    if plan.moments is not None:
+        yield '`missing = "allowed"` works only with sums: leave out `moments`, which need every outcome.'
 
 
 def _federated_faults(plan: Analysis) -> Iterator[str]:
@@ -180,10 +180,7 @@ def _bound_faults(plan: Analysis) -> Iterator[str]:
 def _release_faults(plan: Analysis, release: Release) -> Iterator[str]:
     """What a release rests on: sums of bounded columns, of which nothing but the release tells."""
     if plan.keeps != SUMS:
-        yield (
-            '`release` adds noise to sums: leave out `keep = "moments"`; if there are devices, choose their '
-            'mode "sums".'
-        )
+        yield ('`release` adds noise to sums: leave out `moments`; if there are devices, choose their mode "sums".')
     unbounded = [value.column for value in plan.values if value.bounds(plan.bounds) is None]
     unbounded += [name for name in plan.covariates if name not in plan.levels and name not in plan.bounds]
     if unbounded:
@@ -248,7 +245,7 @@ def _segment_faults(plan: Analysis) -> Iterator[str]:
         if there and (plan.federated is not None or plan.release is not None):
             yield f"`{setting}` cannot be combined with `federated` or `release` yet."
     if plan.segments and plan.keeps == MOMENTS:
-        yield '`segments` are read from sums by group: leave out `keep = "moments"`.'
+        yield "`segments` are read from sums by group: leave out `moments`."
     if len(set(plan.segments)) < len(plan.segments):
         yield "`segments` has a column twice."
     strata = None if plan.strata is None else plan.strata.column
@@ -292,13 +289,13 @@ def _name_faults(plan: Analysis) -> Iterator[str]:
 def _estimator_faults(plan: Analysis) -> Iterator[str]:
     for estimator in dict.fromkeys(plan.estimators):
         if estimator not in ESTIMATORS:
-            yield f"`estimators` has {estimator!r}; the estimators are {', '.join(ESTIMATORS)}."
+            yield f"`moments.estimators` has {estimator!r}; the estimators are {', '.join(ESTIMATORS)}."
         if plan.estimators.count(estimator) > 1:
-            yield f"`estimators` has {estimator!r} more than once."
+            yield f"`moments.estimators` has {estimator!r} more than once."
         if estimator in ESTIMATORS:
             yield from ESTIMATORS[estimator].faults(plan)
             if plan.outcomes and not any(estimator in outcome.READ_BY for outcome in plan.outcomes):
-                yield f"`estimators` has {estimator!r}, which fits no outcome of the plan."
+                yield f"`moments.estimators` has {estimator!r}, which fits no outcome of the plan."
 
 
 def _error_faults(plan: Analysis) -> Iterator[str]:
@@ -306,14 +303,15 @@ def _error_faults(plan: Analysis) -> Iterator[str]:
     if plan.errors and plan.federated is not None:
         ours = " and ".join(name for name, word in kinds.items() if word.suits(plan))
         yield (
-            f"a federated plan cannot have `errors`: it has {ours} errors by device, and those of `federated.leverage`."
+            f"a federated plan cannot have `moments.errors`: it has {ours} errors by device, and those of "
+            "`federated.leverage`."
         )
         return
     for kind in dict.fromkeys(plan.errors):
         if kind not in kinds:
-            yield f"`errors` has {kind!r}; the kinds are {', '.join(kinds)} (`bootstrap` is a setting of its own)."
+            yield f"`moments.errors` has {kind!r}; the kinds are {', '.join(kinds)} (`moments.bootstrap` has its own)."
         if plan.errors.count(kind) > 1:
-            yield f"`errors` has {kind!r} more than once."
+            yield f"`moments.errors` has {kind!r} more than once."
         if kind in kinds:
             yield from kinds[kind].faults(plan)
     asked = [kinds[kind] for kind in plan.errors if kind in kinds]
@@ -324,7 +322,7 @@ def _error_faults(plan: Analysis) -> Iterator[str]:
     usable = len(asked) == len(plan.errors) and all(kind.suits(plan) for kind in asked)
     if plan.errors and usable and unserved and plan.bootstrap is None:
         example = "welch" if SUMS in ESTIMATORS[unserved[0]].sources else "HC1"
-        yield f"no kind in `errors` serves {_listed(unserved)}: add another kind, for example {example}."
+        yield f"no kind in `moments.errors` serves {_listed(unserved)}: add another kind, for example {example}."
 
 
 def _listed(names: list[str]) -> str:

@@ -172,7 +172,7 @@ def _by_name(*words: _Word) -> dict[str, _Word]:
 
 _DRAWN_HERE = Need(
     lambda plan: plan.federated is None,
-    "`bootstrap` cannot be combined with `federated`: devices would have to draw its weights.",
+    "`moments.bootstrap` cannot be combined with `federated`: devices would have to draw its weights.",
 )
 _NO_COVARIATES = Need(
     lambda plan: not plan.covariates,
@@ -193,12 +193,12 @@ _ONE_STRATUM = Need(
     lambda plan: plan.strata is None,
     "the estimator {name!r} cannot allow for `strata`: choose difference, regression or interacted.",
 )
-_FROM_MOMENTS = Need(lambda plan: plan.keeps == MOMENTS, '{name!r} is read from moments: add `keep = "moments"`.')
+_FROM_MOMENTS = Need(lambda plan: plan.keeps == MOMENTS, "{name!r} is read from moments: add a `[moments]` table.")
 FROM_SUMS = Need(
     lambda plan: plan.keeps_sums, "{name!r} is read from sums by group, which devices send only in mode sums."
 )
 # Moments are of outcomes that are means of one value.
-SUMS_ALONE = Need(lambda plan: plan.keeps == SUMS, '{name!r} is read from sums by group: leave out `keep = "moments"`.')
+SUMS_ALONE = Need(lambda plan: plan.keeps == SUMS, "{name!r} is read from sums by group: leave out `moments`.")
 _RECEIVED = Need(lambda plan: plan.received is not None, "the estimator {name!r} needs `received`.")
 _GROUPED = Need(
     lambda plan: plan.grouped, "the error {name!r} needs units with several records (`unit`), or `cluster`."

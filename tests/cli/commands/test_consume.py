@@ -50,7 +50,7 @@ def saved(folder: Path, **settings: Any) -> tuple[fa.Plan, Path]:
 def test_a_stream_from_the_first_message_to_the_effects(redis_server: Redis, tmp_path: Path) -> None:
     """Redis for all three: `tests/sources/brokers/test_consumer_killed.py` runs the command with each."""
     broker = redis_server
-    plan, file = saved(tmp_path, keep="moments", bootstrap=20, covariates=[], levels={})
+    plan, file = saved(tmp_path, moments={"bootstrap": 20}, covariates=[], levels={})
     records = people(300)
     broker.create(plan.name)
     broker.send(plan.name, messages(records.slice(0, 200), sizes_of(200, 3)))
@@ -213,7 +213,7 @@ def test_a_person_at_a_terminal_sees_progress(redis_server: Redis, tmp_path: Pat
 @pytest.mark.parametrize(
     ("words", "settings", "told"),
     [
-        (["--key", "store/key"], {"keep": "moments", "bootstrap": 20}, "kept apart from the tallies"),
+        (["--key", "store/key"], {"moments": {"bootstrap": 20}}, "kept apart from the tallies"),
     ],
 )
 def test_the_key_lies_apart_from_the_store(

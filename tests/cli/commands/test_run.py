@@ -211,7 +211,7 @@ def test_a_state_is_never_lost_to_a_slip(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_key_that_is_missing_or_no_key(folder: Path, tmp_path: Path) -> None:
-    plan = fa.Plan(**{**_settings(DEMO), "keep": "moments", "bootstrap": 100})
+    plan = fa.Plan(**{**_settings(DEMO), "moments": {"bootstrap": 100}})
     plan.save(tmp_path / "plan.toml")
     words = ["run", str(tmp_path / "plan.toml"), str(folder / "day1.csv")]
     (tmp_path / "no-key").write_text("hello")
@@ -323,7 +323,7 @@ def test_a_state_of_another_plan_or_a_damaged_one_is_refused(folder: Path, tmp_p
 def test_units_together_make_each_file_one_batch(tmp_path: Path) -> None:
     plan = fa.Plan(
         name="visits", arm="variant", arms={"control": 0.5, "treatment": 0.5}, outcomes=["minutes"], unit="user_id",
-        keep="moments", records_per_unit="together",
+        moments=fa.Moments(), records_per_unit="together",
     )  # fmt: skip
     plan.save(tmp_path / "plan.toml")
     rows = pa.Table.from_batches(list(visits(60, seed=1)))
@@ -339,7 +339,7 @@ def test_units_together_make_each_file_one_batch(tmp_path: Path) -> None:
 
 
 def test_a_bootstrap_resumes_under_its_key(folder: Path, tmp_path: Path) -> None:
-    plan = fa.Plan(**{**_settings(DEMO), "keep": "moments", "bootstrap": 200})
+    plan = fa.Plan(**{**_settings(DEMO), "moments": {"bootstrap": 200}})
     plan.save(tmp_path / "plan.toml")
     state, key = tmp_path / "state", tmp_path / "key"
     words: list[str | Path] = ["run", tmp_path / "plan.toml"]

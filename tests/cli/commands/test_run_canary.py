@@ -26,7 +26,7 @@ _CAPACITY = 4096
 
 def test_a_hardened_run_leaves_nothing_in_its_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     marks = Marks(4_000)
-    replaced(PLAN, keep="sums", bootstrap=None).save(tmp_path / "plan.toml")
+    replaced(PLAN, moments=None).save(tmp_path / "plan.toml")
     table = pa.Table.from_pylist([record(marks, i) for i in range(marks.count)])
     pa.csv.write_csv(table, tmp_path / "records.csv")
     _, full = os.pipe()  # nobody reads it, so that whoever prints has to wait

@@ -138,7 +138,7 @@ def with_unit(plan: fa.Plan) -> fa.Plan:
     import msgspec
 
     settings: dict[str, Any] = msgspec.structs.asdict(plan)
-    return fa.Plan(**{**settings, "federated": None, "keep": "moments", "unit": "unit", "records_per_unit": "together"})
+    return fa.Plan(**{**settings, "federated": None, "moments": {}, "unit": "unit", "records_per_unit": "together"})
 
 
 def _rough(crowd: Crowd, trial: Hosted, server: Served) -> None:

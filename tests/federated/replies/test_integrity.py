@@ -148,7 +148,7 @@ def test_an_arm_from_which_nobody_replied_has_no_error() -> None:
 def test_of_corrected_scores_nothing_is_claimed() -> None:
     """They have no sum that follows from the moments, so an altered one does not show; the sentence must say so."""
     plan, rows = make_trial(16, n=300, units=True, covariates=1)
-    plan = federated(plan, "scores", leverage="CR3", estimators=["regression"])
+    plan = federated(plan, "scores", leverage="CR3", moments=fa.Moments(estimators=["regression"]))
     devices = devices_of(plan, rows)
     share = share_of(plan, [moments(kept) for kept in devices])
     published = Published.of(share.trial)

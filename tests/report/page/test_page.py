@@ -8,7 +8,6 @@ from collections import Counter
 from functools import cache
 from itertools import pairwise
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -19,6 +18,7 @@ from foldaway.inference.estimators import distribution
 from foldaway.report.page.page import effects_page, spreads
 from foldaway.tallies import arms_of
 from pages import Element, interval_matches, matches, parsed, shown, tables
+from plans import replaced
 from reported import CASES, HOSTILE, case, renamed
 from sizes import mostly_slow
 from trials import folded, known, make_trial
@@ -346,7 +346,7 @@ def test_the_bootstrap_is_told_of_also_where_another_kind_of_error_leads(
     covariates: int, lead: str, resampled: str
 ) -> None:
     plan, rows = make_trial(7, n=1200, covariates=covariates, units=True)
-    trial = folded(msgspec.structs.replace(plan, bootstrap=210), rows)
+    trial = folded(replaced(plan, bootstrap=210), rows)
     [each] = comparisons(trial.effects())
     assert (each.lead.se_kind, each.lead.estimator) == ("jackknife", lead)
     assert each.bootstrap is not None

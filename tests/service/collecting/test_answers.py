@@ -107,7 +107,7 @@ def check_law(service: Service, cohort: int) -> None:
 
 @pytest.mark.parametrize("size", mostly_slow([1, 7, 30, 100], 7, 30))
 def test_two_answers_are_a_cohort_or_more_apart(folder: Place, size: int) -> None:
-    settings = {"outcomes": ["hours"], "estimators": ["difference"]}
+    settings = {"outcomes": ["hours"], "covariates": []}
     service = serving(folder, plan_of(cohort=30, smallest_cell=2, **settings))
     points = run(service, [size] * (200 // size))
     check_law(service, 30)
@@ -116,7 +116,7 @@ def test_two_answers_are_a_cohort_or_more_apart(folder: Place, size: int) -> Non
 
 def test_two_answers_are_a_share_of_the_records_apart(folder: Place) -> None:
     """So that the number of answers grows like a logarithm, and none is as fine as a cohort in a large trial."""
-    service = serving(folder, plan_of(cohort=10, outcomes=["hours"], estimators=["difference"]))
+    service = serving(folder, plan_of(cohort=10, outcomes=["hours"], covariates=[]))
     run(service, [1_000] + [10] * 20)
     check_law(service, 10)
     assert told_after(service) == [1_000, 1_050, 1_110, 1_170]
@@ -214,7 +214,7 @@ def test_what_is_asked_for_is_what_comes(folder: Place) -> None:
 
 def test_a_number_that_does_not_exist_is_null(folder: Place) -> None:
     """And so is a level without spread, which would be everyone's."""
-    service = serving(folder, plan_of(cohort=20, outcomes=["hours"], covariates=[], estimators=["difference"]))
+    service = serving(folder, plan_of(cohort=20, outcomes=["hours"], covariates=[]))
     same = pa.table({"arm": ["control", "treatment"] * 20, "hours": [1.0] * 40})
     receive(service.records.collector("target"), Decoded(same), None, None)
     service.tick()

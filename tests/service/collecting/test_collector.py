@@ -478,7 +478,7 @@ def test_a_close_that_follows_an_answer_closely_tells_nothing_new(place: Place) 
 
 
 def test_a_second_close_makes_sure_that_the_key_is_gone(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = fa.Plan(**SMALL, privacy=fa.Privacy(cohort=10), keep="moments", bootstrap=5)
+    plan = fa.Plan(**SMALL, privacy=fa.Privacy(cohort=10), moments=fa.Moments(bootstrap=5))
     store = opened(place, plan)
     service = Service(store, "main", Limits())
 

@@ -44,7 +44,7 @@ def plan_of(**settings: Any) -> fa.Plan:
         name="target",
         arm="arm",
         arms={"control": 0.5, "treatment": 0.5},
-        keep="moments",
+        moments=fa.Moments(),
         outcomes=["income"],
         covariates=["age"],
         **in_parts(settings),

@@ -302,7 +302,7 @@ def test_a_sample_ratio_that_does_not_fit_is_said_first(browser: Browser, server
 
 
 def test_records_of_units_that_do_not_fit_are_a_warning_and_no_veto(browser: Browser, server: Served) -> None:
-    trial = Arriving(server, "crowded", unit="customer", keep="moments")
+    trial = Arriving(server, "crowded", unit="customer", moments={})
     trial.send(200)
     trial.send(200, only=0)
     with looking(browser, server, trial.read) as watched:

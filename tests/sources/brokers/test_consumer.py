@@ -56,7 +56,7 @@ def prepared(server: Server, n: int = 600, **settings: Any) -> tuple[fa.Plan, An
 @pytest.mark.once
 def test_a_stream_gives_the_effects_of_one_pass(broker: Server, tmp_path: Path) -> None:
     """In every form of message, with errors of every kind, and with a bootstrap by unit under the same key."""
-    plan, records = prepared(broker, keep="moments", bootstrap=50)
+    plan, records = prepared(broker, moments={"bootstrap": 50})
     found, _ = consume(broker, plan, tmp_path, key=KEY, delete=True, close=True)
     assert_same(found, one_pass(plan, records, KEY))
     assert "bootstrap" in {effect.se_kind for effect in found.effects()}
@@ -219,7 +219,7 @@ def test_two_states_cannot_be_solved_for_a_record_unless_the_cohort_is_one(redis
     """The sums of the second state less those of the first are one record's, where one record lies between."""
     solved = {}
     for cohort in (1, 20):
-        plan, records = prepared(redis_server, n=60, cohort=cohort, covariates=[], keep="moments")
+        plan, records = prepared(redis_server, n=60, cohort=cohort, covariates=[], moments={})
         truth = {round(value, 6) for value in records["y"].to_pylist()}
         states: list[fa.Trial] = [fa.Trial(plan)]
 
@@ -246,7 +246,7 @@ def test_two_states_cannot_be_solved_for_a_record_unless_the_cohort_is_one(redis
 
 @pytest.mark.once
 def test_the_close_takes_all_and_leaves_rounded_effects_alone(some_broker: Server, tmp_path: Path) -> None:
-    plan = plan_of(fresh_name(), cohort=100, keep="moments", bootstrap=20, covariates=[], levels={})
+    plan = plan_of(fresh_name(), cohort=100, moments={"bootstrap": 20}, covariates=[], levels={})
     records = people(230)
     some_broker.create(plan.name)
     some_broker.send(plan.name, [Sent(as_json(records.slice(0, 200))), Sent(as_json(records.slice(200)))])
@@ -351,11 +351,11 @@ def test_a_second_consumer_on_a_store_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_store_is_not_continued_under_another_plan_stream_or_key(redis_server: Redis, tmp_path: Path) -> None:
-    plan, _ = prepared(redis_server, n=100, keep="moments", bootstrap=20)
+    plan, _ = prepared(redis_server, n=100, moments={"bootstrap": 20})
     consume(redis_server, plan, tmp_path, key=KEY)
     before = (tmp_path / "state").read_bytes()
     with pytest.raises(StateError, match="another plan"):
-        consume(redis_server, plan_of(plan.name, keep="moments", bootstrap=30), tmp_path, key=KEY)
+        consume(redis_server, plan_of(plan.name, moments={"bootstrap": 30}), tmp_path, key=KEY)
     with pytest.raises(StateError, match="another key"):
         consume(redis_server, plan, tmp_path, key=bytes(16))
     with pytest.raises(SourceError, match="belongs to another stream"):

@@ -36,8 +36,7 @@ PLAN = fa.Plan(
     levels={"country": ["de", "fr", "us"]},
     unit="user_id",
     weight="w",
-    keep="moments",
-    bootstrap=4,
+    moments=fa.Moments(bootstrap=4),
 )
 KEY = bytes(range(16))
 MARKER, NUMBER = "MARKER7731", 7731773177.25

@@ -75,7 +75,7 @@ def numbers_of(trial: fa.Trial) -> np.ndarray[Any, np.dtype[np.float64]]:
 def test_any_split_is_the_fold_in_one_pass(
     drawn: tuple[fa.Plan, pd.DataFrame], folder: Path, bootstrap: int | None
 ) -> None:
-    plan = msgspec.structs.replace(everywhere(drawn[0]), keep="moments", bootstrap=bootstrap)
+    plan = msgspec.structs.replace(everywhere(drawn[0]), moments={"bootstrap": bootstrap})
     key = None if bootstrap is None else bytes(range(16))
     whole = fa.Trial(plan, key=key)
     whole.fold(drawn[1])
@@ -136,7 +136,7 @@ def test_units_together_keep_files_whole(drawn: tuple[fa.Plan, pd.DataFrame], fo
 
 
 def test_going_on_with_a_trial_leaves_it_as_it_was(drawn: tuple[fa.Plan, pd.DataFrame], folder: Path) -> None:
-    plan = msgspec.structs.replace(everywhere(drawn[0]), keep="moments", bootstrap=20)
+    plan = msgspec.structs.replace(everywhere(drawn[0]), moments={"bootstrap": 20})
     started = fa.fold_files(folder / "large.parquet", plan, key=bytes(16))
     before = started.dumps()
     both = fa.fold_files([folder / "batches.arrow", folder / "packed.csv.gz"], plan, into=started, processes=2)
@@ -221,7 +221,7 @@ def test_a_script_without_a_main_guard_and_the_key_in_no_argument(
     folder: Path, drawn: tuple[fa.Plan, pd.DataFrame], tmp_path: Path
 ) -> None:
     """The script is not run again by its workers, and the key is neither an argument nor in the environment."""
-    msgspec.structs.replace(everywhere(drawn[0]), keep="moments", bootstrap=20, groups=16).save(tmp_path / "plan.toml")
+    msgspec.structs.replace(everywhere(drawn[0]), moments={"bootstrap": 20}, groups=16).save(tmp_path / "plan.toml")
     (tmp_path / "script.py").write_text(
         "import sys, foldaway as fa\n"
         "print('once', flush=True)\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,7 +17,7 @@ from foldaway.tallies.moments.outlying import outlying
 LEVELS = {"country": ["fr", "de", "li", "va"], "device": ["phone", "desk"]}
 
 
-def plan_of(**settings: object) -> fa.Plan:
+def plan_of(**settings: Any) -> fa.Plan:
     return fa.Plan(
         name="pooled",
         arm="arm",
@@ -23,8 +25,7 @@ def plan_of(**settings: object) -> fa.Plan:
         outcomes=["y", "z"],
         covariates=["age", "country", "device"],
         levels=LEVELS,
-        keep="moments",
-        **settings,  # type: ignore[arg-type]
+        **{"moments": fa.Moments(), **settings},
     )
 
 
@@ -73,9 +74,9 @@ def pooled(trial: fa.Trial) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"unit": "who", "records_per_unit": "together"}, {"unit": "who", "bootstrap": 50}]
+    "settings", [{}, {"unit": "who", "records_per_unit": "together"}, {"unit": "who", "moments": {"bootstrap": 50}}]
 )
-def test_a_saved_state_is_that_of_records_that_had_the_first_level_instead(settings: dict[str, object]) -> None:
+def test_a_saved_state_is_that_of_records_that_had_the_first_level_instead(settings: dict[str, Any]) -> None:
     plan, rows = plan_of(**settings), records(400, 1, rare=4)
     trial = folded(plan, rows)
     assert pooled(trial) == ["country[li]", "country[va]"]
@@ -148,7 +149,7 @@ def numeric(x: list[float], **others: object) -> tuple[fa.Plan, pd.DataFrame]:
         outcomes=["y"],
         covariates=["x", *others],
         levels={name: sorted(set(rows[name])) for name in others},
-        keep="moments",
+        moments=fa.Moments(),
     )
     return plan, rows
 
@@ -233,6 +234,6 @@ def test_a_column_of_zeros_and_ones_is_pooled_without_sums_of_fourth_order_too()
     x[7] = 1
     plan, rows = numeric(x.tolist())
     classical = fa.Plan(name="c", arm="arm", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], covariates=["x"],
-                        keep="moments", errors=["classical"])  # fmt: skip
+                        moments=fa.Moments(errors=["classical"]))  # fmt: skip
     for each in (plan, classical):
         assert pooled(folded(each, rows)) == ["x"]

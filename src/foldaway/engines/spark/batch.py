@@ -104,7 +104,7 @@ def _records(df: DataFrame, plan: Plan, units_together: bool) -> DataFrame:
         raise PlanError(
             '`records_per_unit = "together"` needs all records of a unit in one partition, and bringing them there '
             "would write records to Spark's disks in the clear: start Spark with spark.io.encryption.enabled=true; "
-            "or, if they are together already, say units_together=True; or leave out `keep`: sums by group need "
+            "or, if they are together already, say units_together=True; or leave out `moments`: sums by group need "
             "neither."
         )
     assert plan.unit is not None

@@ -78,7 +78,7 @@ def fold_stream(
     if plan.whole_units:
         raise PlanError(
             'records of a unit may come in several micro-batches, so `records_per_unit = "together"` cannot hold for a '
-            "stream; leave out `keep` and this promise: sums by group allow for scattered records."
+            "stream; leave out `moments` and this promise: sums by group allow for scattered records."
         )
     key = key_for(plan, key)
     plan_columns(plan, df.columns)

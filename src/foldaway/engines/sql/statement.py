@@ -54,7 +54,7 @@ def not_in_sql(plan: Plan) -> str:
     if plan.federated is not None:
         return "its records are those of devices and sites"
     if plan.keeps == MOMENTS:
-        return 'it keeps moments (`keep = "moments"`), which no database sums'
+        return "it keeps moments, which no database sums"
     if plan.release is not None:
         return "a `release` limits the records of each unit, which are counted as they come"
     if plan.hash == SIPHASH:

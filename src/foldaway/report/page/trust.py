@@ -217,7 +217,7 @@ _MEANINGS: dict[Verdict, tuple[State, str, str]] = {
         "open",
         f"are beyond {CUSTOMARY}: ",
         ". Whether this is more than chance depends on which records belong to the same unit, which this plan does not "
-        'keep: leave out `keep`, or promise `records_per_unit = "together"`.',
+        'keep: leave out `moments`, or promise `records_per_unit = "together"`.',
     ),
 }
 

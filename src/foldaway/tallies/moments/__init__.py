@@ -1,6 +1,6 @@
 """Moments up to the fourth order, by arm: what regressions with robust errors are read from.
 
-Only plans with ``keep = "moments"``, and devices that send moments, need them. Other rooms come in by this door;
+Only plans with a ``[moments]`` table, and devices that send moments, need them. Other rooms come in by this door;
 `inference` alone reads further.
 """
 
