@@ -104,7 +104,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "scores by inverse probabilities": {
         **_COMMON,
         "covariates": ["before"],
-        "estimators": ["horvitz_thompson", "difference"],
+        "moments": {"estimators": ["horvitz_thompson", "difference"]},
         "federated": "scores",
     },
 }
