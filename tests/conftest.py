@@ -11,11 +11,22 @@ from hypothesis import settings
 from brokers import broker, kafka_server, nats_server, redis_server, some_broker
 from browser import browser
 from compiled import compile_kernels
+from mariadb import mariadb
 from measured import EachLawOnce
 from postgres import postgres, quick_folder
 from served import served_from
 
-__all__ = ["broker", "browser", "kafka_server", "nats_server", "postgres", "redis_server", "served_from", "some_broker"]
+__all__ = [
+    "broker",
+    "browser",
+    "kafka_server",
+    "mariadb",
+    "nats_server",
+    "postgres",
+    "redis_server",
+    "served_from",
+    "some_broker",
+]
 
 # Scripts that made reference numbers, with packages that the tests do without.
 collect_ignore_glob = ["data/*"]

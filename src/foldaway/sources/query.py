@@ -17,6 +17,7 @@ _READERS = ("to_arrow_reader", "fetch_record_batch", "fetch_arrow_reader")
 
 # What databases raise before they have read a record, so that their words can only quote the query.
 _ABOUT_THE_QUERY = ("ParserException", "BinderException", "CatalogException")
+_CLICKHOUSE = ("(UNKNOWN_IDENTIFIER)", "(UNKNOWN_TABLE)", "(SYNTAX_ERROR)")
 
 _DUCKDB = ("duckdb", "_duckdb")
 
@@ -46,6 +47,8 @@ def answer_of(connection: Any, statement: str, parameters: Any) -> Any:
             return connection.sql(statement, args=parameters).toArrow()
         if library in _DUCKDB:  # see below
             return connection.sql(statement, params=parameters).to_arrow_table()
+        if library == "chdb":
+            return connection.query(statement, "ArrowTable", params=parameters)
         with closing(connection.cursor()) as cursor:
             cursor.execute(statement, parameters)
             names = [column[0] for column in cursor.description]
@@ -129,7 +132,10 @@ def _source_error(error: Exception) -> SourceError:
     # SQL's standard: class 42 is for faults in the query itself. SQLite has a single kind for what it does not find.
     about_the_query = kind in _ABOUT_THE_QUERY or str(getattr(error, "sqlstate", "")).startswith("42")
     about_the_query = about_the_query or (kind == "OperationalError" and str(error).startswith("no such "))
-    words = f"{kind}: {error}" if about_the_query else kind
+    about_the_query = about_the_query or str(error).rstrip().endswith(_CLICKHOUSE) or " SQLSTATE: 42" in str(error)
+    # ClickHouse and Spark then quote the query with its parameters.
+    said = str(error).partition(" In scope ")[0].partition(" SQLSTATE: ")[0]
+    words = f"{kind}: {said}" if about_the_query else kind
     return SourceError(
         f"the database could not run the query ({words}); nothing was folded."
         + ("" if about_the_query else " Its own words may quote records: to see them, run the query by itself.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -12,7 +11,8 @@ import pandas as pd
 import pytest
 
 import foldaway as fa
-from databases import ENGINES, in_duckdb, in_postgres, in_sqlite
+from databases import ENGINES, connector
+from sizes import mostly_slow
 
 KEY = bytes(range(16))
 HALVES = {"a": 0.5, "b": 0.5}
@@ -127,16 +127,12 @@ def _made() -> dict[str, Any]:
     return {}
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture
 def connection(request: pytest.FixtureRequest, _made: dict[str, Any]) -> Any:
-    if request.param not in _made:
-        connect: dict[str, Callable[[], Any]] = {
-            "duckdb": lambda: in_duckdb(ROWS),
-            "sqlite": lambda: in_sqlite(ROWS),
-            "postgres": lambda: in_postgres(request.getfixturevalue("postgres"))(ROWS),
-        }
-        _made[request.param] = connect[request.param]()
-    return _made[request.param]
+    engine = request.param
+    if engine not in _made:
+        _made[engine] = connector(engine, request)(ROWS)
+    return _made[engine]
 
 
 def assert_same(ours: fa.Trial, theirs: fa.Trial) -> None:
@@ -157,7 +153,15 @@ def assert_same(ours: fa.Trial, theirs: fa.Trial) -> None:
                 assert value == right[name], name
 
 
-@pytest.mark.parametrize("name", PLANS)
+def cases() -> list[Any]:
+    """Every plan in every engine; each run has all plans in DuckDB, each in one of the others, and one in Spark."""
+    others = [each for each in ENGINES if each not in ("duckdb", "spark")]
+    quick = [(name, each) for at, name in enumerate(PLANS) for each in ("duckdb", others[at % len(others)])]
+    quick.append(("segments that are not listed", "spark"))
+    return mostly_slow([(name, engine) for name in PLANS for engine in ENGINES], *quick)
+
+
+@pytest.mark.parametrize(("name", "connection"), cases(), indirect=["connection"])
 def test_sums_of_a_database_are_those_of_its_rows(name: str, connection: Any) -> None:
     plan = plan_of(**PLANS[name])
     theirs = fa.Trial(plan, key=KEY)
@@ -168,6 +172,7 @@ def test_sums_of_a_database_are_those_of_its_rows(name: str, connection: Any) ->
     assert_same(again, theirs)
 
 
+@pytest.mark.parametrize("connection", mostly_slow(ENGINES, *ENGINES[:-1]), indirect=True)
 def test_days_add_up_with_each_other_and_with_rows(connection: Any) -> None:
     plan = plan_of(**PLANS["segments that are not listed"])
     theirs = fa.Trial(plan, key=KEY)

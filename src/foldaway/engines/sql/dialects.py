@@ -72,6 +72,25 @@ class Dialect(NamedTuple):
     secret: str = ":group_key"
 
 
+def _unlike(asked: Callable[[Expression], Expression], pattern: str) -> Callable[[Expression], Expression]:
+    """Whether what a database says of a value does not match a pattern."""
+    return lambda value: exp.not_(exp.RegexpLike(this=asked(value.copy()), expression=exp.Literal.string(pattern)))
+
+
+def _kind(name: str) -> Callable[[Expression], Expression]:
+    return lambda value: exp.Lower(this=called(name, value))
+
+
+def _printed_unlike(pattern: str) -> Callable[[Expression], Expression]:
+    """The same of a value as text, in functions that MariaDB and MySQL both have."""
+    return lambda value: called("REGEXP_INSTR", cast(value, "text"), pattern).eq(0)
+
+
+def _no_text(value: Expression) -> Expression:
+    """Whether a value of MariaDB has no character set."""
+    return called("CHARSET", value).eq(exp.Literal.string("binary"))
+
+
 def _nan(name: str) -> Callable[[Expression], Expression]:
     return lambda value: called(name, value)
 
@@ -84,6 +103,11 @@ def _bytes_alone(text: Expression) -> Expression:
     """Without padding, and capital letters apart."""
     return exp.Collate(this=called("CONCAT", text), expression=exp.Var(this="utf8mb4_nopad_bin"))
 
+
+_INTEGER, _DECIMAL = "^-?[0-9]+$", "^[-+]?([0-9]+[.]?[0-9]*|[.][0-9]+)(e[-+]?[0-9]+)?$"
+_INTEGERS = "((tiny|small|big)?int|integer|byte|short|long)"
+_TEXT_OR_INTEGER = f"^(string|varchar.*|char.*|{_INTEGERS})$"
+_ANY_NUMBER = f"^({_INTEGERS}|float|real|double|decimal.*|boolean)$"
 
 # Of DuckDB's integers.
 _SIZES = ("tinyint", "smallint", "integer", "bigint", "hugeint")
@@ -114,18 +138,41 @@ DIALECTS = {
             "clickhouse",
             lambda text: called("lower", called("hex", called("SHA256", text))),
             _nan("isNaN"),
+            no_number=_unlike(_kind("toTypeName"), "^(lowcardinality[(])?(nullable[(])?(u?int|float|decimal|bool)"),
+            no_name=_unlike(_kind("toTypeName"), "^(lowcardinality[(])?(nullable[(])?(u?int|string)"),
             secret="{group_key:String}",
         ),
-        Dialect("mysql", _sha2, exact=_bytes_alone),
-        Dialect("spark", _sha2, _nan("ISNAN")),
-        Dialect("databricks", _sha2, _nan("ISNAN")),
+        Dialect(
+            "mysql",
+            _sha2,
+            exact=_bytes_alone,
+            no_number=_printed_unlike(_DECIMAL),
+            no_name=lambda value: exp.and_(_no_text(value), _printed_unlike(_INTEGER)(value)),
+        ),
+        *(
+            Dialect(
+                name,
+                _sha2,
+                _nan("ISNAN"),
+                no_number=_unlike(_kind("TYPEOF"), _ANY_NUMBER),
+                no_name=_unlike(_kind("TYPEOF"), _TEXT_OR_INTEGER),
+            )
+            for name in ("spark", "databricks")
+        ),
         Dialect("bigquery", lambda text: called("TO_HEX", called("SHA256", text)), _nan("IS_NAN"), secret="@group_key"),
-        Dialect("snowflake", _sha2, _no_number),
+        Dialect(
+            "snowflake",
+            _sha2,
+            _no_number,
+            no_name=lambda value: _of_types("integer", "varchar")(called("TO_VARIANT", value)),
+        ),
         Dialect("redshift", _sha2, _no_number),
         Dialect(
             "trino",
             lambda text: called("LOWER", called("TO_HEX", called("SHA256", called("TO_UTF8", text)))),
             _nan("IS_NAN"),
+            no_number=_unlike(_kind("TYPEOF"), _ANY_NUMBER),
+            no_name=_unlike(_kind("TYPEOF"), _TEXT_OR_INTEGER),
             secret="?",
         ),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,29 +15,27 @@ from foldaway.plan import Plan
 from foldaway.sources.query import answer_of, library_of, stream_query
 from foldaway.trial import Trial
 
-# Whose connections speak which dialect.
+# Whose connections speak which dialect, and how they write the one parameter of a statement: by position, or by name.
+_NAME = ":group_key"
 _SPOKEN = {
-    "duckdb": "duckdb",
-    "_duckdb": "duckdb",
-    "psycopg": "postgres",
-    "psycopg2": "postgres",
-    "sqlite3": "sqlite",
-    "pymysql": "mysql",
-    "MySQLdb": "mysql",
-    "mysql": "mysql",
-    "mariadb": "mysql",
-    "clickhouse_driver": "clickhouse",
-    "pyspark": "spark",
-    "snowflake": "snowflake",
-    "google": "bigquery",
-    "redshift_connector": "redshift",
-    "databricks": "databricks",
-    "trino": "trino",
+    "duckdb": ("duckdb", "?"),
+    "_duckdb": ("duckdb", "?"),
+    "psycopg": ("postgres", "%s"),
+    "psycopg2": ("postgres", "%s"),
+    "sqlite3": ("sqlite", "?"),
+    "pymysql": ("mysql", "%s"),
+    "MySQLdb": ("mysql", "%s"),
+    "mysql": ("mysql", "%s"),
+    "mariadb": ("mysql", "?"),
+    "chdb": ("clickhouse", "{group_key:String}"),
+    "pyspark": ("spark", _NAME),
+    "snowflake": ("snowflake", "%s"),
+    "google": ("bigquery", "%s"),
+    "redshift_connector": ("redshift", "%s"),
+    "databricks": ("databricks", _NAME),
+    "trino": ("trino", "?"),
 }
-
-# How the one parameter of a statement is written, by the style of its library.
-_PLACES = {"qmark": "?", "numeric": ":1", "format": "%s", "pyformat": "%s", "named": ":group_key"}
-_NAMED_PLACES = {"duckdb": "$group_key", "_duckdb": "$group_key"}
+_BY_NAME = {"duckdb": "$group_key", "_duckdb": "$group_key", "chdb": "{group_key:String}"}
 
 
 def fold_query(
@@ -116,13 +113,9 @@ def _why_streamed(connection: Any, plan: Plan, parameters: Any) -> str:
     library = library_of(connection)
     if library not in _SPOKEN:
         return f"the dialect of {library} is not known; `plan.sql` writes the statement for a dialect that you name"
-    if parameters is not None and _place(library).startswith("%"):
+    if parameters is not None and _SPOKEN[library][1] == "%s":
         return f"{library} writes parameters in a way that cannot be read as SQL; put the values into the query"
     return ""
-
-
-def _place(library: str) -> str:
-    return _PLACES[getattr(sys.modules.get(library), "paramstyle", "named" if library == "pyspark" else "qmark")]
 
 
 def _summed(connection: Any, query: str, trial: Trial, parameters: Any) -> Any:
@@ -131,13 +124,12 @@ def _summed(connection: Any, query: str, trial: Trial, parameters: Any) -> Any:
     from foldaway.engines.sql.statement import statement
 
     library, group_key = library_of(connection), trial.secret.for_warehouse()
-    named = isinstance(parameters, Mapping)
-    place = _NAMED_PLACES.get(library, ":group_key") if named else _place(library)
-    text = statement(trial.plan, query, _SPOKEN[library], KEY_HERE)
-    text = (text.replace("%", "%%") if place.startswith("%") else text).replace(KEY_HERE, place)
-    bound: Any = {**parameters, "group_key": group_key} if named else [group_key, *(parameters or ())]
-    if place == ":group_key" and not named:
-        bound = {"group_key": group_key}
+    dialect, place = _SPOKEN[library]
+    bound: Any = [group_key, *(parameters or ())]
+    if isinstance(parameters, Mapping) or len(place) > 2:
+        place, bound = _BY_NAME.get(library, _NAME), {**(parameters or {}), "group_key": group_key}
+    text = statement(trial.plan, query, dialect, KEY_HERE)
+    text = (text.replace("%", "%%") if place == "%s" else text).replace(KEY_HERE, place)
     with _functions(connection, library):
         return answer_of(connection, text, bound)
 

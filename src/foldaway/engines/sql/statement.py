@@ -47,6 +47,7 @@ from foldaway.tallies.sums import SumsShape
 
 _DIGITS = "0123456789abcdef"
 _ZERO = exp.Literal.number(0)
+_DIGEST_HERE = "foldaway_statement_digest"
 
 
 def not_in_sql(plan: Plan) -> str:
@@ -80,12 +81,9 @@ def statement(plan: Plan, relation: str, dialect: str, secret: str = "") -> str:
     if dialect not in DIALECTS:
         hint = did_you_mean(dialect, DIALECTS).removesuffix(".")
         raise PlanError(f"there is no dialect {dialect!r}{hint}. The dialects are {', '.join(DIALECTS)}.")
-    rows, made = _parsed(relation, dialect), ""
-    for digest in ("-", "made"):  # the statement says of itself which it is
-        digest = sha256(made.encode()).hexdigest()[:32] if made else digest
-        built = _Statement(plan, DIALECTS[dialect], rows, digest, secret)
-        made = built.whole().sql(dialect, pretty=True, comments=False)
-    return made
+    built = _Statement(plan, DIALECTS[dialect], _parsed(relation, dialect), secret)
+    made = built.whole().sql(dialect, pretty=True, comments=False)
+    return made.replace(_DIGEST_HERE, sha256(made.encode()).hexdigest()[:32])  # it says of itself which it is
 
 
 def _parsed(relation: str, dialect: str) -> exp.Query:
@@ -150,8 +148,8 @@ def _within(value: Expression, lower: float, upper: float) -> Expression:
 class _Statement:
     """The statement of a plan in a dialect."""
 
-    def __init__(self, plan: Plan, dialect: Dialect, rows: exp.Query, digest: str, secret: str) -> None:
-        self.plan, self.dialect, self.rows, self.digest = plan, dialect, rows, digest
+    def __init__(self, plan: Plan, dialect: Dialect, rows: exp.Query, secret: str) -> None:
+        self.plan, self.dialect, self.rows = plan, dialect, rows
         self.secret = exp.Var(this=secret or dialect.secret)
         named = [plan.arm, *filter(plan.levels_of, plan.covariates), *plan.segments, plan.unit, plan.cluster]
         named.append(None if plan.strata is None else plan.strata.column)
@@ -201,7 +199,7 @@ class _Statement:
         made = select(*map(_column, KEYS), *values, _as(total, BESIDE[0]), _as(lines, BESIDE[1]))
         made = made.from_("foldaway_lines")
         for name, step in steps.items():
-            made = made.with_(name, as_=step)
+            made = made.with_(name, as_=step, copy=False)
         return made
 
     def read(self) -> exp.Select:
@@ -431,7 +429,7 @@ class _Statement:
         here = d[place % shape.outcomes]
         w2 = None if w is None else w * w
         if name == "present":
-            return exp.Count(this=here)
+            return cast(exp.Count(this=here), "double")
         if name == "weight":
             everyone = not shape.missing or place == shape.outcomes
             return exp.Sum(this=w if everyone or w is None else _case((_present(here), w)))
@@ -451,15 +449,15 @@ class _Statement:
     def lines(self) -> exp.Query:
         """All lines."""
         mark = called("SUBSTR", self.keyed(_text(self.plan.fingerprint)), 1, MARK)
-        head = exp.Concat(expressions=[_text(f"{self.plan.fingerprint} {self.digest} "), mark])
+        head = exp.Concat(expressions=[_text(f"{self.plan.fingerprint} {_DIGEST_HERE} "), mark])
         made: list[exp.Query] = [select(*self.line(HEAD, level=head))]
         rules = [(place, at, rule) for place, each in enumerate(self.faults.values()) for at, rule in each]
-        counts = []
+        counts: list[tuple[int, Expression]] = []
         for place, at, rule in rules:
-            test = _column(f"fa_q{place}").eq(at)
-            counts.append(
-                (at, exp.Sum(this=_flag(exp.and_(test, _column("fa_bad").eq(0)) if rule == CLIPPED else test)))
-            )
+            test: Expression = _column(f"fa_q{place}").eq(at)
+            if rule == CLIPPED:
+                test = exp.and_(test, _column("fa_bad").eq(0))
+            counts.append((at, exp.Sum(this=_case((test, number(1)), other=number(0)))))
         arm = self.code(self.plan.arm)
         ordered = [count for _, count in sorted(counts, key=lambda each: each[0])]
         bad = exp.Sum(this=_column("fa_bad"))
