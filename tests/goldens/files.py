@@ -12,6 +12,7 @@ FOLDER = Path(__file__).parent
 EFFECTS = FOLDER / "effects"
 OPENAPI = FOLDER / "openapi.json"
 HELP = FOLDER / "help.txt"
+STATEMENTS = FOLDER / "sql"
 
 # Most trials say the same once they were saved.
 _REPEATS = {LEAN: EXACT, LEAN_ROUNDED: ROUNDED}

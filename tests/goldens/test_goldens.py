@@ -11,12 +11,14 @@ import json
 from typing import Any
 
 import pytest
+import sqlglot
 
 from foldaway.plan.outcomes import KINDS
 from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, MODES
 from goldens.cases import CASES, ROUNDED, readings
 from goldens.comparing import DIGITS, differences
-from goldens.files import EFFECTS, HELP, OPENAPI, effects_in
+from goldens.files import EFFECTS, HELP, OPENAPI, STATEMENTS, effects_in
+from goldens.statements import DIALECTS, statements
 from goldens.surfaces import helps, openapi
 
 AGAIN = "\nIf this is meant to be so, write the golden files anew: make goldens, in a commit that names the reason."
@@ -43,6 +45,16 @@ def test_the_help_of_every_command_is_the_golden_one() -> None:
     golden, now = HELP.read_text("utf-8"), "\n".join(helps())
     lines = difflib.unified_diff(golden.splitlines(), now.splitlines(), "golden", "now", lineterm="")
     assert golden == now, "\n".join(lines) + AGAIN
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_statement_of_a_dialect_is_the_golden_one_and_can_be_read(dialect: str) -> None:
+    golden, now = (STATEMENTS / f"{dialect}.sql").read_text("utf-8"), statements()[dialect]
+    lines = difflib.unified_diff(golden.splitlines(), now.splitlines(), "golden", "now", lineterm="")
+    assert golden == now, "\n".join(lines) + AGAIN
+    tree = sqlglot.parse_one(golden, read=dialect)
+    again = tree.sql(dialect).replace("%(group_key)s", ":group_key")
+    assert sqlglot.parse_one(again, read=dialect).sql(dialect) == tree.sql(dialect)
 
 
 def test_every_case_has_its_file_and_every_file_its_case() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 from goldens.cases import CASES, readings
 from goldens.comparing import DIGITS
-from goldens.files import EFFECTS, HELP, OPENAPI, effects_file, effects_in, with_repeats, written
+from goldens.files import EFFECTS, HELP, OPENAPI, STATEMENTS, effects_file, effects_in, with_repeats, written
+from goldens.statements import statements
 from goldens.surfaces import helps, openapi
 
 
@@ -21,6 +22,9 @@ def main() -> None:
         effects_file(name).write_text(written(with_repeats(_settled(old, readings(name)))), "utf-8")
     OPENAPI.write_text(written(openapi()), "utf-8")
     HELP.write_text("\n".join(helps()), "utf-8")
+    STATEMENTS.mkdir(exist_ok=True)
+    for dialect, text in statements().items():
+        (STATEMENTS / f"{dialect}.sql").write_text(text, "utf-8")
 
 
 def _settled(old: Any, new: Any) -> Any:
