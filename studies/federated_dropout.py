@@ -100,7 +100,7 @@ def triangles(devices: Devices) -> Floats:
 
 def replies(plan: fa.Plan, published: Coefficients, devices: Devices) -> Floats:
     """What each device replies, one per row: ``federated.replies.models.reply`` for all devices of an arm at once."""
-    k, parts = len(plan.regressors), segments(published.models, len(plan.regressors))
+    k, parts = len(plan.regressors), segments(published.models)
     scores = np.empty((len(devices.arm), sum(part.q * part.r for part in parts)))
     row_arm = np.repeat(devices.arm, devices.sizes)
     F = frame_of(published, len(plan.columns))
