@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,8 @@ from foldaway.service.database.store import Store
 from foldaway.service.http.app import make_app
 from foldaway.service.http.connections import Connection, most_connections
 from foldaway.service.http.monitoring import catch_library_logs, log
+from foldaway.service.http.origins import exact_origins
+from foldaway.service.http.rates import UNLIMITED, Rates
 from foldaway.service.keys.tokens import new_token
 from foldaway.service.keys.vault import Vault
 from foldaway.sources.formats.body import Limits
@@ -57,11 +60,14 @@ class Settings:
     admin_token_file: Path | None = None
     version_keys: Path | None = None
     tick: float = TICK
+    origins: Sequence[str] = ()
+    rates: Rates = UNLIMITED
 
 
 def serve(settings: Settings) -> None:
     """Serve until told to stop. Starts the process anew, once, in an environment where freed memory is overwritten."""
     _place(settings)  # what can be known to be wrong before anything is opened or loaded
+    exact_origins(settings.origins)
     if (settings.certificate is None) != (settings.certificate_key is None):
         raise FoldawayError("https needs both --certificate and --certificate-key.")
     if settings.certificate_key is not None:
@@ -82,7 +88,14 @@ def _serve(settings: Settings) -> None:
     settle()
     shard = settings.shard or (socket.gethostname() if settings.database else "main")
     service = Service(store, shard, Limits(max_body=settings.max_body), Pace(settings.tick))
-    app = make_app(service, quiet=settings.quiet, most_queued=settings.queue, patience=settings.patience)
+    app = make_app(
+        service,
+        quiet=settings.quiet,
+        most_queued=settings.queue,
+        patience=settings.patience,
+        origins=exact_origins(settings.origins),
+        rates=settings.rates,
+    )
     Connection.most = most_connections()
     config = uvicorn.Config(
         cast(Any, app),
@@ -94,7 +107,7 @@ def _serve(settings: Settings) -> None:
         access_log=False,
         log_config=None,
         server_header=False,
-        proxy_headers=False,  # nothing here asks for the client's address
+        proxy_headers=False,  # `rates` alone asks for the client's address
         timeout_graceful_shutdown=20,
         ssl_certfile=settings.certificate,
         ssl_keyfile=settings.certificate_key,

@@ -23,6 +23,7 @@ from served import Served, eventually
 from servers import KEY, Nursery
 
 SECRET = "SECRET-31622"
+PAGES = ("https://shop.example", "http://localhost:5173")
 
 
 def test_rotate_changes_the_key_and_loses_nothing(tmp_path: Path, folder: Path, served_from: Nursery) -> None:
@@ -114,10 +115,12 @@ def test_settings_come_from_flags_then_the_environment_then_a_file(tmp_path: Pat
     file, address = tmp_path / "foldaway.toml", "http://127.0.0.1:{}".format
     ports = [free_port() for _ in range(3)]
     file.write_text(f'data = "{tmp_path}/trials"\nport = {ports[0]}\nadmin-token = "{preset}"\nquiet = true\n')
+    with file.open("a") as more:
+        more.write(f"allow-origin = {json.dumps(PAGES[:1])}\n")
     server = Served(tmp_path, served_from)
     for port, flags, environment in (
         (ports[0], [], {}),
-        (ports[1], [], {"FOLDAWAY_PORT": str(ports[1])}),
+        (ports[1], [], {"FOLDAWAY_PORT": str(ports[1]), "FOLDAWAY_ALLOW_ORIGIN": " ".join(PAGES)}),
         (ports[2], ["--port", str(ports[2])], {"FOLDAWAY_PORT": str(ports[1])}),
     ):
         server.url, server._environment = address(port), environment
@@ -125,10 +128,17 @@ def test_settings_come_from_flags_then_the_environment_then_a_file(tmp_path: Pat
         with server:
             exported = {"FOLDAWAY_SERVER": server.url, "FOLDAWAY_TOKEN": preset}
             assert "There are no trials yet" in foldaway("trial", "list", env=exported).stdout
+            let_in = [_lets_in(server, origin) for origin in PAGES]
+            assert let_in == [True, "FOLDAWAY_ALLOW_ORIGIN" in environment]
             if flags:
                 _manage_tokens(exported, file)
     assert preset not in server.log() + server.out.read_text()
     assert server.out.read_text().startswith("Listening on")  # and quiet about what comes before
+
+
+def _lets_in(server: Served, origin: str) -> bool:
+    asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+    return server.ask("OPTIONS", "/v1/trials/any/records", "", headers=asked).status_code == 204
 
 
 def _manage_tokens(exported: dict[str, str], file: Path) -> None:
@@ -159,6 +169,8 @@ def _manage_tokens(exported: dict[str, str], file: Path) -> None:
     [
         ("prot = 1", "has a line 'prot', which is not a setting; did you mean 'port'?"),
         ("port = [1]", "`port` in the configuration"),
+        ('allow-origin = "https://a.example"', "must be a list of text"),
+        ('data = "x"\nallow-origin = ["https://a.example/"]', "write an origin as browsers do"),
         (f'admin-token = "{SECRET}', "is not TOML"),
         (f'data = "x"\nadmin-token = "{SECRET}"', "make it with foldaway token new"),
     ],

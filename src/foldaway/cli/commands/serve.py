@@ -44,8 +44,12 @@ def _read(context: typer.Context, file: Path | None) -> Path | None:
             raise ServerError(
                 f"the configuration {file} has a line {name!r}, which is not a setting{did_you_mean(name, _NAMES)}"
             )
-        if not isinstance(value, str | int | float):
-            raise ServerError(f"`{name}` in the configuration {file} must be text, a number, true or false.")
+        if name == "allow_origin":
+            fits, kind = isinstance(value, list) and all(isinstance(each, str) for each in value), "a list of text"
+        else:
+            fits, kind = isinstance(value, str | int | float), "text, a number, true or false"
+        if not fits:
+            raise ServerError(f"`{name}` in the configuration {file} must be {kind}.")
     context.default_map = given
     return file
 
@@ -137,6 +141,35 @@ def serve(
             "arrive.",
         ),
     ] = 60.0,
+    allow_origin: Annotated[
+        list[str] | None,
+        setting(
+            "allow-origin",
+            metavar="ORIGIN",
+            help="Let pages of this origin, such as https://shop.example, send records and take part as devices. "
+            "Repeat it for several; write blanks between them in the environment, and a list in a file. The default "
+            "is none.",
+        ),
+    ] = None,
+    token_rate: Annotated[
+        float,
+        setting(
+            "token-rate",
+            min=0,
+            help="How many requests a second senders and devices may make with one token, and ten seconds' worth at "
+            "once; 0 for any number.",
+        ),
+    ] = 0.0,
+    address_rate: Annotated[float, setting("address-rate", min=0, help="The same from one network address.")] = 0.0,
+    proxies: Annotated[
+        int,
+        setting(
+            "proxies",
+            min=0,
+            help="How many proxies stand in front of the server. For --address-rate, the sender's address is then the "
+            "one so many places from the end of X-Forwarded-For.",
+        ),
+    ] = 0,
     config: Config = None,
 ) -> None:
     """Collect records over HTTP and keep none of them.
@@ -151,6 +184,7 @@ def serve(
     if not quiet and MARK not in os.environ:
         print("Loading and compiling kernels …", flush=True)  # seconds, and after an upgrade up to a minute
     with extra():
+        from foldaway.service.http.rates import Rates
         from foldaway.service.server import Settings, serve
 
     serve(
@@ -172,6 +206,8 @@ def serve(
             admin_token_file,
             version_keys,
             tick,
+            allow_origin or (),
+            Rates(token_rate, address_rate, proxies),
         )
     )
 

@@ -23,13 +23,23 @@ from foldaway.service.http.device_routes import device_routes
 from foldaway.service.http.documents import COMPONENTS, about, refusals
 from foldaway.service.http.folding_thread import FoldingThread
 from foldaway.service.http.monitoring import Metrics, log_given_up, log_requests
+from foldaway.service.http.origins import open_to
 from foldaway.service.http.pages import page_routes
+from foldaway.service.http.rates import UNLIMITED, Rates, limited
 from foldaway.service.http.record_desk import RecordDesk
 from foldaway.service.http.record_routes import record_routes
 from foldaway.service.http.trial_routes import trial_routes
 
 
-def make_app(service: Service, *, quiet: bool = False, most_queued: int = 64, patience: float = 60.0) -> ASGIApp:
+def make_app(
+    service: Service,
+    *,
+    quiet: bool = False,
+    most_queued: int = 64,
+    patience: float = 60.0,
+    origins: frozenset[bytes] = frozenset(),
+    rates: Rates = UNLIMITED,
+) -> ASGIApp:
     """The application.
 
     Args:
@@ -37,6 +47,8 @@ def make_app(service: Service, *, quiet: bool = False, most_queued: int = 64, pa
         quiet: Log only what fails.
         most_queued: Batches to have in hand at once; others are told to come back.
         patience: Seconds in which a body must arrive.
+        origins: Those of pages in browsers that may send records and take part as devices.
+        rates: How often senders may come.
     """
     metrics = Metrics(service.pace)
     thread = FoldingThread(service, metrics, most_queued)
@@ -82,7 +94,8 @@ def make_app(service: Service, *, quiet: bool = False, most_queued: int = 64, pa
         logging_config=None,
         debug=False,
     )
-    return log_requests(closed_if_unread(desk.in_front_of(app)), metrics, quiet=quiet)
+    answering = open_to(limited(desk.in_front_of(app), rates, metrics), origins, metrics)
+    return log_requests(closed_if_unread(answering), metrics, quiet=quiet)
 
 
 @route(["/v1/trials", "/v1/tokens"], http_method=HttpMethod.OPTIONS, status_code=204, include_in_schema=False)

@@ -129,13 +129,19 @@ class Metrics:
         self._tick: int | None = None
         self._lots: list[Lot] = []
         self._answered: dict[tuple[str, int], Callable[[float], None]] = {}
-        self._messages: dict[str, Lot] = {}
+        self._labelled: dict[tuple[Counter, str], Lot] = {}
         self._requests = Counter(
             "foldaway_requests", "Requests answered.", ["route", "status"], registry=self._registry
         )
         self._seconds = Histogram("foldaway_request_seconds", "Time to answer.", ["route"], registry=self._registry)
         self._received = Counter(
             "foldaway_messages_received", "Messages of devices and sites.", ["kind"], registry=self._registry
+        )
+        self._turned_away = Counter(
+            "foldaway_requests_turned_away",
+            "Requests of pages whose origin is not let in, and of senders that came too often.",
+            ["for"],
+            registry=self._registry,
         )
         self._queued = Gauge("foldaway_batches_queued", "Batches waiting to be folded.", registry=self._registry)
         self.records = self._lot(Counter("foldaway_records_folded", "Records folded.", registry=self._registry).inc)
@@ -148,9 +154,17 @@ class Metrics:
 
     def message(self, kind: str) -> None:
         """Count a message of a device or a site."""
-        if kind not in self._messages:
-            self._messages[kind] = self._lot(self._received.labels(kind).inc)
-        self._messages[kind].add()
+        self._one_more(self._received, kind)
+
+    def turned_away(self, reason: str) -> None:
+        """Count a request that was refused for its "origin", or for the rate of its "token" or "address"."""
+        self._one_more(self._turned_away, reason)
+
+    def _one_more(self, counter: Counter, label: str) -> None:
+        key = (counter, label)
+        if key not in self._labelled:
+            self._labelled[key] = self._lot(counter.labels(label).inc)
+        self._labelled[key].add()
 
     def answered(self, route: str, status: int, seconds: float) -> None:
         """Count an answer: the library takes longer to find a counter by its labels than to count."""

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException
+from litestar.types import Send
 
 from foldaway import errors
 from foldaway.errors import FoldawayError, IngestError, SequenceGap
@@ -64,6 +65,15 @@ def answer(problem: Problem, **headers: str) -> Response[bytes]:
     body = msgspec.json.encode(problem)
     headers |= headers_of(problem)
     return Response(body, status_code=problem.status, media_type=MEDIA_TYPE, headers=headers)
+
+
+async def send_problem(send: Send, problem: Problem, **headers: str) -> None:
+    """The answer, past the framework."""
+    body = msgspec.json.encode(problem)
+    lines = {**headers_of(problem), **headers, "content-type": MEDIA_TYPE, "content-length": str(len(body))}
+    raw = [(name.lower().encode(), value.encode()) for name, value in lines.items()]
+    await send({"type": "http.response.start", "status": problem.status, "headers": raw})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
 def of_error(error: FoldawayError) -> Problem:
