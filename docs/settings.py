@@ -110,7 +110,11 @@ def _type(setting: Setting) -> str:
         return setting.part.__name__
     if setting.each is not None:
         return f"Sequence[{setting.each.__name__}]"
-    kind = get_args(setting.plain)[0] if get_origin(setting.plain) is Union else setting.plain
+    kinds = get_args(setting.plain) if get_origin(setting.plain) is Union else [setting.plain]
+    return " or ".join(_named(kind) for kind in kinds if kind is not type(None))
+
+
+def _named(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return "str"
     return kind.__name__ if isinstance(kind, type) else str(kind).replace("collections.abc.", "")

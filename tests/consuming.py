@@ -35,7 +35,7 @@ COEFFICIENTS = {"center": {"x": 0.1}, "slopes": {"y": {"x": 0.9}}}
 
 
 def plan_of(name: str, **settings: Any) -> fa.Plan:
-    if settings.get("keep") != "moments" and settings.get("covariates") != []:
+    if "moments" not in settings and settings.get("covariates") != []:
         settings = {"coefficients": COEFFICIENTS, **settings}
     return fa.Plan(
         **in_parts(

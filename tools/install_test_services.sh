@@ -9,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # One line for each service: its name, the Debian package, and a command that succeeds if it is there.
 services=(
     "PostgreSQL|postgresql|have_postgres"
-    "MariaDB|mariadb-server-core|have_mariadb"
+    "MariaDB|mariadb-server-core mariadb-client-core|have_mariadb"
     "NATS|nats-server|have_nats"
     "Redis|redis-server|have_redis"
     "nginx|nginx-light|have_nginx"

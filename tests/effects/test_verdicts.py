@@ -90,6 +90,48 @@ def test_margins_are_tested_as_by_statsmodels() -> None:
         assert shown == (known(row.p_value) < 0.05)
 
 
+@pytest.mark.parametrize("keep", ["sums", "moments"])
+def test_a_margin_in_percent_is_tested_against_the_scaled_control(keep: str) -> None:
+    rows = data()
+    settings = {"moments": fa.Moments(estimators=["difference"], errors=["welch"])} if keep == "moments" else {}
+    asked = [
+        fa.Mean("y0", better="lower", margin="8%"),
+        fa.Mean("y1", better="higher", question="better", margin="2.5%"),
+        fa.Mean("y2", better="higher", margin="8%"),
+    ]
+    for row in effects_of(asked, rows, **settings):
+        ours, theirs = parts(rows, row.outcome, row.arm)
+        side, share = {"y0": ("smaller", 0.08), "y1": ("larger", 0.025), "y2": ("larger", -0.08)}[row.outcome]
+        assert row.threshold == pytest.approx(share * theirs.mean())
+        scaled = CompareMeans(DescrStatsW(ours), DescrStatsW((1 + share) * theirs))
+        t, p, _ = scaled.ttest_ind(alternative=side, usevar="unequal")
+        if row.outcome == "y2":  # the scaled control varies less, and foldaway does not use that
+            assert 0 < known(row.statistic) < t
+            assert row.p_value > p
+        else:
+            assert row.statistic == pytest.approx(t, rel=1e-9)
+            assert row.p_value == pytest.approx(p, rel=0.02)  # the degrees of freedom are those of the difference
+
+
+def test_a_margin_in_percent_is_wrong_as_often_as_promised() -> None:
+    # Each is worse by exactly its margin: "not worse" is wrong, in 5 % of trials at most.
+    rng, wrong, trials = np.random.default_rng(5), {"up": 0, "down": 0}, 400
+    for _ in range(trials):
+        arm = rng.integers(0, 2, 400)
+        rows = {"g": np.array(["a", "b"])[arm]}
+        rows |= {name: rng.normal(10 * (1 + s * 0.3 * arm), 4) for name, s in (("up", 1), ("down", -1))}
+        asked = [fa.Mean("up", better="lower", margin="30%"), fa.Mean("down", better="higher", margin="30%")]
+        for row in effects_of(asked, rows, arms={"a": 0.5, "b": 0.5}):
+            wrong[row.outcome] += known(row.p_value) < 0.05
+    assert max(wrong.values()) <= 0.05 * trials + 2 * math.sqrt(0.05 * 0.95 * trials)
+
+
+@pytest.mark.parametrize("margin", ["0%", "101%", "half", "5", "-1%", "1 % ", 0])
+def test_a_margin_that_is_no_share_is_refused(margin: Any) -> None:
+    with pytest.raises(fa.PlanError, match="margin"):
+        fa.Mean("y", better="lower", margin=margin)
+
+
 @pytest.mark.parametrize(("ours", "theirs"), [("holm", "holm"), ("benjamini-hochberg", "fdr_bh"), ("none", None)])
 @pytest.mark.parametrize("keep", mostly_slow(["sums", "moments"], "sums"))
 def test_the_correction_is_over_outcomes_and_arms_and_leaves_guardrails_apart(

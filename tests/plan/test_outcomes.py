@@ -147,7 +147,8 @@ BAD: dict[str, tuple[Any, str]] = {
     ),
     "a margin of the wrong sign": (
         lambda: fa.Mean("y", better="lower", margin=-0.1),
-        "`outcomes.margin` must be a number above 0, in the outcome's own unit of measure.",
+        "`outcomes.margin` must be a number above 0 in the outcome's own unit of measure, or a percentage of the "
+        'control\'s level such as "0.5%".',
     ),
     "a margin that no share can reach": (
         lambda: fa.Share("y", above=0, better="lower", margin=1.0),

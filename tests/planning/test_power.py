@@ -310,4 +310,6 @@ def test_the_correction_is_that_of_the_analysis_whatever_is_known_beforehand() -
     assert one.records == both[0].records == fa.power({"y": known}, effect=0.1, confidence=0.975)[0].records
     for told in (alone, both, fa.power({"y": known, "z": known}, plan=plan, effect={"z": 0.1})):
         assert "This allows for the trial's 2 comparisons (Holm)." in " ".join(told.notes)
+    several = fa.power({"y": known, "w": known}, plan=plan, effect=1.0)
+    assert "The effect is not assumed for guarded outcomes: w is taken to stay as it is." in several.notes
     assert "comparisons" not in str(fa.power({"w": known}, plan=plan))  # a guardrail is tested by itself

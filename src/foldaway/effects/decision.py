@@ -82,7 +82,7 @@ def rule_of(plan: Plan) -> str:
     wanted = [f"{each.title} is {each.asks if each.asks in ('alike', 'not worse') else 'better'}" for each in primary]
     parts = [joined(wanted, "or") + ", and none of these is worse" * (len(wanted) > 1)] if wanted else []
     within = [
-        f"{each.title} is not worse by more than {each.margin:,g}" for each in guardrails if each.margin is not None
+        f"{each.title} is not worse by more than {each.margin_text}" for each in guardrails if each.margin is not None
     ]
     bare = [f"{each.title} is not shown to be worse" for each in guardrails if each.margin is None]
     return f"The rule: ship if {joined([*parts, *within, *bare])}."

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from foldaway.inference.anytime import Anytime
-from foldaway.inference.claim import claim_of
+from foldaway.inference.claim import Claim
 from foldaway.inference.levels import ArmEffect
 from foldaway.plan import Outcome, Plan
 
@@ -126,6 +126,7 @@ def sentence(reason: str) -> str | None:
 def row_of(
     plan: Plan,
     outcome: Outcome,
+    claim: Claim,
     arm: int,
     by: tuple[str, str],
     counts: Sequence[int],
@@ -134,7 +135,6 @@ def row_of(
     **more: Any,
 ) -> Effect:
     """A row: who is compared, by which estimator and kind of error, what is tested and found, once and at any time."""
-    claim = claim_of(plan, outcome)
     reasons = {
         "why": sentence(point.why),
         "relative_why": sentence(point.relative_why or point.why),

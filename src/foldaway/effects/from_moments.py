@@ -21,7 +21,6 @@ from foldaway.inference.anytime import (
     waiting,
 )
 from foldaway.inference.bootstrap import resampled
-from foldaway.inference.claim import claim_of
 from foldaway.inference.contrast import Contrast, Estimate, Question
 from foldaway.inference.estimators import computation, distribution, estimator
 from foldaway.inference.estimators.difference import MeanDifference
@@ -29,6 +28,7 @@ from foldaway.inference.few_units import FewUnits, too_few_units
 from foldaway.inference.fit import ClusterScores
 from foldaway.inference.intervals import critical
 from foldaway.inference.levels import ONE_CARRIES, ROUNDING, TOO_SMALL, Levels, difference_of
+from foldaway.inference.margin import claim_at
 from foldaway.inference.variance import is_clustered
 from foldaway.plan import Outcome, Plan
 from foldaway.plan.analysis import errors_of, estimators_of
@@ -146,7 +146,8 @@ def _levels(point: Estimate, arms: Sequence[ArmTally]) -> Levels:
 
 def _with_replicates(plan: Plan, question: Question, found: Found, point: Estimate) -> Found:
     """The levels with the error that the replicates give, and what else they say of it."""
-    claim, arms = claim_of(plan, found.outcome), [question.arms[0], question.arms[question.arm]]
+    arms = [question.arms[0], question.arms[question.arm]]
+    claim = claim_at(plan, found.outcome, _levels(point, arms))
     few = FewUnits.of(arms)
     sample = resampled(distribution(found.by[0], question), few.expanded(claim.coverage(plan.confidence)), claim)
     errors = {name: getattr(sample, name) for name in ("std_error", "base_std_error", "covariance")}

@@ -13,9 +13,10 @@ from foldaway.effects.reasons import CONSTANT, few_carry
 from foldaway.effects.released import widening
 from foldaway.inference.anytime import Anytime, anytime_effect
 from foldaway.inference.blended import FEW_CARRIERS, FEW_CARRY
-from foldaway.inference.claim import Claim, claim_of
+from foldaway.inference.claim import Claim
 from foldaway.inference.intervals import critical
 from foldaway.inference.levels import ArmEffect, Levels, difference_of, effect_of, share_effect_of
+from foldaway.inference.margin import claim_at
 from foldaway.inference.one_look import mean_at_one_look, quantile_at_one_look, share_at_one_look
 from foldaway.inference.reading.compliers import complier_effect
 from foldaway.inference.rounding import two_digits
@@ -25,9 +26,9 @@ from foldaway.plan.vocabulary import ESTIMATORS
 
 def row_from(plan: Plan, found: Found) -> Effect:
     """The row; numbers that do not exist are None in it."""
-    claim = claim_of(plan, found.outcome)
+    claim = claim_at(plan, found.outcome, found.levels)
     point = _point(plan, found, claim)
-    write = partial(row_of, plan, found.outcome, found.arm, found.by, found.counts)
+    write = partial(row_of, plan, found.outcome, claim, found.arm, found.by, found.counts)
     if not point.reliable:
         return write(Anytime(why=point.why), point, **_released(plan, found, point))
     more: dict[str, Any] = {"note": found.note or _few_carry(found)} | _released(plan, found, point)

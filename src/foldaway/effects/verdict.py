@@ -53,7 +53,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         arm: The arm.
         control: What it is compared with.
         question: What the plan asks: whether the arm is different, higher or lower, better, not worse, or alike.
-        margin: The margin of that question, if it has one.
+        margin: The margin of that question in the outcome's own unit of measure, if it has one.
         estimator: The estimator that leads.
         se_kind: Its kind of error.
         control_level: The control's level.
@@ -153,7 +153,7 @@ def _verdict(effects: Findings, comparison: Comparison, once: float | None, ever
         label=outcome.title,
         measure=outcome.measure,
         question=outcome.asks or {"greater": "higher", "less": "lower"}.get(row.alternative, "different"),
-        margin=outcome.margin,
+        margin=_margin(outcome, row),
         p_value=p,
         verdict=said[0],
         anytime=said[1],
@@ -161,6 +161,11 @@ def _verdict(effects: Findings, comparison: Comparison, once: float | None, ever
         why=why,
         more_records=None if NONE in said else _more(row, said, p, at_any_time, effects.confidence),
     )
+
+
+def _margin(outcome: Outcome, row: Effect) -> float | None:
+    """The plan's margin; of a percentage, what the row was compared with, and None until there is a level."""
+    return abs(row.threshold) or None if isinstance(outcome.margin, str) else outcome.margin
 
 
 def _words(once: Word, ever: Word, *, final: bool) -> str:

@@ -28,6 +28,8 @@ class Claim(NamedTuple):
     Attributes:
         alternative: That it differs from zero, lies above the threshold, below it, or no farther from zero than it.
         threshold: The number that it is compared with.
+        stretch: How many times as large as the effect's own error that of its distance from the threshold may be: 1,
+            unless the threshold moves with the control's level.
 
     Example:
         >>> Claim("less", 0.002).opened(-0.001, 0.0015)
@@ -36,6 +38,7 @@ class Claim(NamedTuple):
 
     alternative: Alternative = "two-sided"
     threshold: float = 0.0
+    stretch: float = 1.0
 
     def coverage(self, confidence: float) -> float:
         """The coverage of an interval of two ends each of which, by itself, is exceeded in 1 − confidence of trials."""
@@ -57,9 +60,8 @@ class Claim(NamedTuple):
         Args:
             z: How far the effect lies above a number, in standard errors.
         """
-        if self.alternative == "within":
-            return min(z(-self.threshold), -z(self.threshold))
-        return z(self.threshold)
+        t, stretch = self.threshold, self.stretch if self.threshold else 1.0
+        return (min(z(-t), -z(t)) if self.alternative == "within" else z(t)) / stretch
 
     def p_values(
         self, z: Callable[[float], float], one: Callable[[float], float], two: Callable[[float], float]
@@ -71,16 +73,16 @@ class Claim(NamedTuple):
             one: How rare a distance as large as this is, by whichever test.
             two: How rare one as large in either direction is.
         """
-        t = self.threshold
+        t, stretch = self.threshold, self.stretch
         match self.alternative:
             case "two-sided":
                 return two(z(0.0)), None
             case "within":
-                return one(self.statistic(z)), two(max(z(t), -z(-t), 0.0))
+                return one(self.statistic(z)), two(max(z(t), -z(-t), 0.0) / stretch)
             case "greater":
-                return one(z(t)), one(-z(0.0)) if t < 0 else None
+                return one(self.statistic(z)), one(-z(0.0)) if t < 0 else None
             case "less":
-                return one(-z(t)), one(z(0.0)) if t > 0 else None
+                return one(-self.statistic(z)), one(z(0.0)) if t > 0 else None
 
     def tested(
         self, estimate: float, error: float, df: float, confidence: float
@@ -108,17 +110,24 @@ DIFFERS = Claim()
 """The plain question: is there an effect, in either direction?"""
 
 
-def claim_of(plan: Analysis, outcome: Outcome) -> Claim:
-    """What the plan asks of an outcome."""
-    margin = outcome.margin or 0.0
+def claim_of(plan: Analysis, outcome: Outcome, level: float = 0.0, stretch: float = 1.0) -> Claim:
+    """What the plan asks of an outcome.
+
+    Args:
+        plan: The plan.
+        outcome: The outcome.
+        level: The control's, of which a margin may be a percentage.
+        stretch: That of the claim, where the margin is one.
+    """
+    margin = outcome.margin_at(level)
     sign = -1.0 if outcome.better == "lower" else 1.0
     side: Alternative = "less" if outcome.better == "lower" else "greater"
     match outcome.asks:
         case "not worse":
-            return Claim(side, -sign * margin)
+            return Claim(side, -sign * margin, stretch)
         case "better":
-            return Claim(side, sign * margin)
+            return Claim(side, sign * margin, stretch)
         case "alike":
-            return Claim("within", margin)
+            return Claim("within", margin, stretch)
         case _:
             return Claim(plan.alternative)

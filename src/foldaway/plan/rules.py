@@ -50,6 +50,8 @@ def faults_of(plan: Analysis) -> Iterator[str]:
             "`received` needs sums by group, and cannot be combined with `federated` or `release`: leave one "
             "of them out."
         )
+    if plan.received is not None and (named := [each.name for each in plan.outcomes if each.margin_share is not None]):
+        yield f"write the margin of {named[0]!r} as a number: `received` asks for effects that have no control level."
     if plan.received is not None and plan.outcomes and not any(COMPLIERS in each.READ_BY for each in plan.outcomes):
         yield "`received` gives the compliers' effect on means and shares; this plan has neither: leave it out."
     if plan.strata is not None:

@@ -8,7 +8,7 @@ from typing import TypeAlias, TypeVar, get_args
 
 from foldaway.effects.findings import Findings
 from foldaway.effects.scorecard import CORRECTION_NAMES
-from foldaway.errors import EstimateError
+from foldaway.errors import EstimateError, joined
 from foldaway.plan import Outcome, Plan
 from foldaway.planning.answer import Power
 from foldaway.planning.baseline import Baseline, baselines_of
@@ -106,7 +106,7 @@ def power(
     rate = _rate(design, records_per_day, units_per_day)
     size = _size(design, rate, records, units, days)
     planned = {} if plan is None else {outcome.name: outcome for outcome in plan.outcomes}
-    margins = {name: _margin(name, margin, planned.get(name)) for name in baselines}
+    margins = {name: _margin(name, known, margin, planned.get(name)) for name, known in baselines.items()}
     goals = {name: _goal(name, goal, margins[name], planned.get(name)) for name in baselines}
     # What is said of all outcomes is not said of those that the plan guards, unless it guards all.
     guards = {name for name in baselines if margins[name] is not None and _for(name, margin) is None}
@@ -304,12 +304,14 @@ def _for(name: str, given: By[T]) -> T | None:
     return given.get(name) if isinstance(given, Mapping) else given
 
 
-def _margin(name: str, margin: By[float], outcome: Outcome | None) -> float | None:
+def _margin(name: str, known: Baseline, margin: By[float], outcome: Outcome | None) -> float | None:
     """The margin that is given, or else the plan's."""
     bound = _for(name, margin)
     if bound is not None and not 0 <= bound < math.inf:
         raise EstimateError(f"{name}: `margin` must be 0 or more; `better` says which side is the good one.")
-    return bound if bound is not None or outcome is None else outcome.margin
+    if bound is not None or outcome is None or outcome.margin is None:
+        return bound
+    return outcome.margin_at(known.level)
 
 
 def _goal(name: str, goal: By[Goal], bound: float | None, outcome: Outcome | None) -> Goal:
@@ -373,6 +375,9 @@ def _notes(
     if family > 1 and any(row.goal != "not worse" for row in rows):
         allowed = f"the trial's {family} comparisons ({CORRECTION_NAMES[correction]})"
         yield f"This allows for {allowed}. If several of them have an effect, a smaller trial may be enough."
+    untouched = dict.fromkeys(row.outcome for row in rows if row.goal in GUARDING and row.effect == 0)
+    if untouched and len(untouched) < len({row.outcome for row in rows}):
+        yield f"The effect is not assumed for guarded outcomes: {joined(list(untouched))} is taken to stay as it is."
     largest = max((row.records or 0 for row in rows), default=0)
     if design.sequential and not 0.5 < largest / design.anytime_n < 2:
         yield (

@@ -373,4 +373,4 @@ def test_a_missing_column_is_met_with_the_nearest_name_but_never_with_a_record(f
     (tmp_path / "no-header.csv").write_text("control,de,revenues,1,2,3\n")
     said = foldaway("run", tmp_path / "plan.toml", tmp_path / "no-header.csv", code=1).stderr
     assert "revenues" not in said
-    assert "names in the first line" in said
+    assert "first line name the columns" in said

@@ -70,7 +70,7 @@ def described(plan: Plan) -> list[str]:
         >>> for sentence in described(plan)[0].split(". "):
         ...     print(sentence)
         Federated, delta: a device keeps a count and 1 sum, and no record
-        It sends them once, in at most 40 bytes.
+        It sends them once, in at most 87 bytes.
     """
     if plan.federated is None:
         return []

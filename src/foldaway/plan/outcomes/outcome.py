@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -17,7 +18,11 @@ from foldaway.plan.vocabulary import ESTIMATORS, Need
 
 Column = Annotated[str, Meta(min_length=1, description="the name of a column")]
 Name = Annotated[str, Meta(description="a name that no other outcome has")]
-Margin = Annotated[float, Meta(gt=0, lt=1e40, description="a number above 0, in the outcome's own unit of measure")]
+_AMOUNT = (
+    "a number above 0 in the outcome's own unit of measure, or a percentage of the control's level such as \"0.5%\""
+)
+_SHARE = r"^(\d{0,4}\.?\d{1,9}) ?%\Z"
+Margin = Annotated[float, Meta(gt=0, lt=1e40, description=_AMOUNT)] | Annotated[str, Meta(pattern=_SHARE)]
 Question = Literal["better", "not worse", "alike"]
 Role = Literal["primary", "guardrail", "secondary"]
 
@@ -33,8 +38,8 @@ class Outcome(Part, frozen=True, kw_only=True):
         label: What people read in place of the name.
         measure: The unit of measure, such as ``"€"`` or ``"ms"``.
         better: Whether ``"higher"`` or ``"lower"`` is better.
-        margin: How large a difference from the control still makes no difference. With `better` alone, the outcome is a
-            guardrail: it may be worse by no more than this.
+        margin: How large a difference from the control still makes no difference, also as a percentage of the control's
+            level. With `better` alone, the outcome is a guardrail: it may be worse by no more than this.
         question: What to show, in place of a plain comparison: that the arm is ``"better"`` (a one-sided test; by more
             than the `margin`, if there is one), ``"not worse"`` by more than the `margin`, or ``"alike"``, no farther
             from the control than the `margin` in either direction.
@@ -104,6 +109,30 @@ class Outcome(Part, frozen=True, kw_only=True):
         return self.question or ("not worse" if self.margin is not None else None)
 
     @property
+    def margin_share(self) -> float | None:
+        """The margin as a share of the control's level, if it is written as a percentage.
+
+        Example:
+            >>> from foldaway.plan import Mean
+            >>> Mean("y", better="lower", margin="0.5%").margin_share
+            0.005
+        """
+        share = re.match(_SHARE, self.margin) if isinstance(self.margin, str) else None
+        return float(share[1]) / 100 if share else None
+
+    def margin_at(self, level: float) -> float:
+        """The margin in the outcome's own unit of measure, where the control is at this level; 0 without one."""
+        share = self.margin_share
+        return float(self.margin or 0.0) if share is None else share * abs(level)
+
+    @property
+    def margin_text(self) -> str:
+        """The margin as people read it; empty without one."""
+        if self.margin is None:
+            return ""
+        return f"{self.margin:,g}" if self.margin_share is None else f"{100 * self.margin_share:,g} %"
+
+    @property
     def wanted(self) -> str:
         """What an arm is to be shown to be, for a person; empty for a plain comparison.
 
@@ -118,9 +147,11 @@ class Outcome(Part, frozen=True, kw_only=True):
             case None:
                 return ""
             case "alike":
-                return f"within {self.margin:,g} of the control"
+                return f"within {self.margin_text} of the control"
             case asked:
-                return f"{asked} than the control" + ("" if self.margin is None else f" by more than {self.margin:,g}")
+                return f"{asked} than the control" + (
+                    "" if self.margin is None else f" by more than {self.margin_text}"
+                )
 
     @property
     def guardrail(self) -> bool:
@@ -154,6 +185,8 @@ class Outcome(Part, frozen=True, kw_only=True):
             yield f"the {setting} of {self.default_name!r} needs `better`: whether higher or lower values are better."
         elif self.role in ("primary", "guardrail") and self.better is None and self.asks is None:
             yield f'the role "{self.role}" of {self.default_name!r} needs `better`: whether higher or lower is better.'
+        if self.margin_share is not None and not 0 < self.margin_share <= 1:
+            yield f"the margin of {self.default_name!r} must be above 0 % and at most 100 %."
         if self.asks in ("not worse", "alike") and self.margin is None:
             yield f'"{self.asks}" needs a `margin`: how far {self.default_name!r} may differ and still count as that.'
 

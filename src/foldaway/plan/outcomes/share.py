@@ -55,5 +55,5 @@ class Share(Outcome, frozen=True):
             yield f"the share of {self.column!r} must be tested against a finite number."
         else:
             yield from super().faults()
-            if self.margin is not None and self.margin >= 1:
+            if isinstance(self.margin, float) and self.margin >= 1:
                 yield f"the margin of {self.default_name!r} must be below 1: shares differ by no more than that."
