@@ -86,7 +86,7 @@ def open_to(app: ASGIApp, origins: frozenset[bytes], metrics: Metrics) -> ASGIAp
         asked = sending(scope["path"])
         named = [(b"access-control-allow-origin", origin), (b"vary", b"origin")]
         let_in = asked is not None and origin in origins
-        if scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
+        if scope.get("method") == "OPTIONS" and b"access-control-request-method" in headers:
             if asked is not None:
                 scope["path_template"] = asked[1]
             if asked is None or not let_in:
