@@ -36,7 +36,7 @@ find_missing() {
     local name package present
     for service in "${services[@]}"; do
         IFS='|' read -r name package present <<<"$service"
-        "$present" || { names+=("$name"); packages+=("$package"); }
+        "$present" || { names+=("$name"); packages+=($package); }  # which may be several
     done
 }
 
