@@ -135,5 +135,32 @@ class Findings(Sequence[Effect]):
             import polars as pl
         return pl.DataFrame(self.to_arrow())
 
+    def to_sql(self, connection: Any, table: str) -> None:
+        """Append one line per row to a table of a database, and commit.
+
+        Each line also has the ``trial``'s name, the plan's ``fingerprint``, and ``written_at``, the time in UTC. The
+        table is created if it does not exist.
+
+        Args:
+            connection: A connection by Python's DB-API, such as one of psycopg, DuckDB or sqlite3.
+            table: The table's name, after its schema's and a dot if it is not in the usual one.
+
+        Raises:
+            SourceError: The database refuses it.
+
+        Example:
+            >>> import sqlite3
+            >>> import foldaway as fa
+            >>> trial = fa.Trial(fa.Plan(name="demo", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"]))
+            >>> trial.fold({"g": ["a", "b"] * 300, "y": [float(i % 7) for i in range(600)]})
+            >>> with sqlite3.connect(":memory:") as connection:
+            ...     trial.told().to_sql(connection, "effects")
+            ...     connection.execute("select trial, outcome, n from effects").fetchall()
+            [('demo', 'y', 600)]
+        """
+        from foldaway.effects.to_sql import append_to
+
+        append_to(self, connection, table)
+
     def __repr__(self) -> str:
         return f"Effects: {self.trial} | n={sum(self.counts.values()):_} | rows={len(self)}"

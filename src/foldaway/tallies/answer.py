@@ -146,6 +146,11 @@ def numbers_in(plan: Plan) -> int:
     return max(sizes)
 
 
+def columns_of_numbers(plan: Plan) -> list[str]:
+    """The columns of an answer that hold numbers, in their order."""
+    return [*KEYS[len(TEXTS) :], *(f"s{place}" for place in range(numbers_in(plan))), *BESIDE]
+
+
 class Answer(NamedTuple):
     """What an answer comes to.
 
@@ -198,9 +203,9 @@ class _Lines:
 
     def __init__(self, answer: Any, plan: Plan, mark: str) -> None:
         self.plan = plan
-        numbers = [f"s{place}" for place in range(numbers_in(plan))]
+        wanted = columns_of_numbers(plan)
         with instead_of(RecordError, _no_answer):
-            columns, count, others = columns_of(answer, [*KEYS, *numbers, *BESIDE])
+            columns, count, others = columns_of(answer, [*TEXTS, *wanted])
         if not count or others:
             raise SourceError(
                 "the answer is empty; that of a statement of `plan.sql` has a first line whatever the records are. "
@@ -208,7 +213,8 @@ class _Lines:
             )
         self.part, self.level = (["" if text is None else str(text) for text in _listed(columns[at])] for at in TEXTS)
         self.arm, self.place, self.group, self.n = (_whole(columns[name]) for name in ("arm", "place", "grp", "n"))
-        self.values = np.stack([_floats(columns[name]) for name in numbers], axis=1)
+        cells = [_floats(columns[name]) for name in wanted if name not in (*KEYS, *BESIDE)]
+        self.values = np.stack(cells, axis=1)
         size = np.abs(self.n) + np.abs(self.values).sum(axis=1)
         away = np.abs(self.n + self.values.sum(axis=1) - _floats(columns["total"]))
         if np.any(_whole(columns["lines"]) != count):

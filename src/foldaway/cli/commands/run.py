@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import foldaway as fa
+from foldaway.cli.commands.sql import Sums
 from foldaway.cli.commands.state import require_savable, tell_saved
 from foldaway.cli.terminal.leaving import interruptible
 from foldaway.cli.terminal.options import AllEffects, AsJson, Delimiter, KeyFile, Overwrite, PlanFile, Save, flag, given
@@ -22,6 +23,7 @@ from foldaway.keeping.secret import read_or_make_key
 from foldaway.report.page.document import require_place
 
 if TYPE_CHECKING:
+    from foldaway.keeping.saved import Positions
     from foldaway.sources.formats.files import ReadOptions
     from foldaway.sources.runs.backlog import Backlog, Outcome
 
@@ -31,7 +33,21 @@ app = typer.Typer()
 @app.command()
 def run(
     plan: PlanFile,
-    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Files or globs; - for standard input.")],
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="FILE", help="Files or globs; - for standard input.")
+    ] = None,
+    sums: Annotated[
+        str | None,
+        given("FILE", "In place of records, the answer to the statement of `foldaway sql`; - for standard input."),
+    ] = None,
+    database: Annotated[
+        str | None,
+        given("ADDRESS", "In place of files, a database: postgresql://…, mysql://…, duckdb:///FILE, sqlite:///FILE."),
+    ] = None,
+    query: Annotated[str | None, given("QUERY", "What to select there: a query, or a table's name.")] = None,
+    label: Annotated[
+        str | None, given("LABEL", "What sums or a query's records are called, such as their day. Each is folded once.")
+    ] = None,
     save: Save = None,
     resume: Annotated[
         Path | None, given("STATE", "Continue from these tallies, and skip files that are already in them.")
@@ -55,7 +71,7 @@ def run(
         bool, flag("harden", "Overwrite memory as it is freed, as a server does. This is slower.")
     ] = False,
 ) -> None:
-    """Fold files of records into a trial and print its effects. No record is kept."""
+    """Fold records into a trial and print its effects. No record is kept."""
     if hardened:
         from foldaway.forgetting.harden import harden
 
@@ -71,18 +87,30 @@ def run(
     if report is not None:
         require_place(report)
     the_plan, options = fa.Plan.load(plan), ReadOptions(format, delimiter)
+    summed = None
+    if sums is not None or database is not None or query is not None:
+        if files or delete_after or processes > 1:
+            raise SourceError("sums and a database take the place of files, and of the options for files.")
+        summed = Sums(sums, database, query, label, options)
+    elif not files:
+        raise SourceError("nothing to fold: name files, an answer (--sums), or a --database and a --query.")
     going_on = resume is not None and (resume.exists() or resume != save)  # a first run may name what is yet to be
     secret = None if key is None else read_or_make_key(key, new=not going_on)
-    if save is None:
-        trial = _fold(files, the_plan, options, resume=resume, key=secret, processes=processes)
+    backlog: Backlog | None = None
+    if summed is not None:
+        trial, positions = _fold_sums(summed, the_plan, save, resume, secret)
+    elif save is None:
+        trial = _fold(files or (), the_plan, options, resume=resume, key=secret, processes=processes)
         positions = None
     else:
         with Backlog(the_plan, save, resume=resume, delete_after=delete_after, key=secret) as backlog:
-            _fold_backlog(backlog, files, options, processes)
+            _fold_backlog(backlog, files or (), options, processes)
         trial, positions = backlog.outcome.trial, backlog.files.positions
     with nullcontext() if save is None else interruptible(f"stopped after {save} was written."):
-        if save is not None:
+        if backlog is not None and save is not None:
             _tell_rest(backlog.outcome, the_plan, save)
+        elif save is not None:
+            tell_saved(save)
         print_effects(trial, json=json, everything=everything)
         if report is not None:
             told = None if exact else trial.told()
@@ -104,6 +132,18 @@ def demo(
     from foldaway.simulation.demo import demonstrate
 
     demonstrate(records, seed, file_progress)
+
+
+def _fold_sums(
+    sums: Sums, plan: fa.Plan, save: Path | None, resume: Path | None, key: bytes | None
+) -> tuple[fa.Trial, Positions | None]:
+    """Fold a database's sums into a trial, which is saved if so wished."""
+    from foldaway.trial import open_saved
+
+    if save is not None:
+        return sums.save(plan, save, resume, key)
+    into = fa.Trial(plan, key=key) if resume is None else open_saved(resume, plan, key=key)[0]
+    return sums.into(into), None
 
 
 def _fold(
