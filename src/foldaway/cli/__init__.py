@@ -1,9 +1,8 @@
 """The command line.
 
-Each module of ``commands`` has the commands of its name, and those that belong to them: ``run`` also demo, ``sql`` what `run` does with a
-database's sums, ``state``
+Each module of ``commands`` has the commands of its name, and those that belong to them: ``run`` also demo, ``state``
 merge, effects, outlook, report, export, release and seal, ``evidence`` certificate and verify, ``serve`` also key and
-rotate, ``federated`` also those of sites.
+rotate, ``sql`` what ``run`` does with a database's sums, ``federated`` also those of sites.
 """
 
 from __future__ import annotations

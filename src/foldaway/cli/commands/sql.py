@@ -121,8 +121,8 @@ class Sums:
             if account.pending and not account.is_due():
                 raise StateError(
                     f"nothing was saved: these sums are of {many(account.live.newcomers.distinct, 'unit')}, and a "
-                    f"saved state grows by at least the plan's cohort of {plan.privacy.cohort:,}. Sum several days together, "
-                    "or set a smaller `cohort` in [privacy] of the plan."
+                    f"saved state grows by at least the plan's cohort of {plan.privacy.cohort:,}. Sum several days "
+                    "together, or set a smaller `cohort` in [privacy] of the plan."
                 )
             account.commit()
             return account.durable.tallies, account.reached
