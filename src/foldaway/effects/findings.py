@@ -160,7 +160,7 @@ class Findings(Sequence[Effect]):
         """
         from foldaway.effects.to_sql import append_to
 
-        append_to(self, connection, table)
+        append_to(connection, table, self, self.trial, self.plan.fingerprint)
 
     def __repr__(self) -> str:
         return f"Effects: {self.trial} | n={sum(self.counts.values()):_} | rows={len(self)}"

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from foldaway.effects.effect import Effect
 from foldaway.errors import SourceError, instead_of
-
-if TYPE_CHECKING:
-    from foldaway.effects.findings import Findings
 
 _TYPES = {"str": "text", "bool": "boolean", "int": "bigint", "float": "double precision"}
 _ABOUT = {"trial": "text", "fingerprint": "text", "written_at": "timestamp"}
@@ -24,7 +22,7 @@ _PLACES = {"format": "%s", "pyformat": "%s", "qmark": "?", "numeric": "?"}
 _BACKTICKS = ("pymysql", "MySQLdb", "mysql", "mariadb", "databricks")
 
 
-def append_to(effects: Findings, connection: Any, table: str) -> None:
+def append_to(connection: Any, table: str, rows: Iterable[Effect], trial: str, fingerprint: str) -> None:
     """Append the rows to a table, which is made if it does not exist: see `Findings.to_sql`."""
     library = type(connection).__module__.partition(".")[0].removeprefix("_")
     place = _PLACES.get(getattr(import_module(library), "paramstyle", ""))
@@ -36,8 +34,8 @@ def append_to(effects: Findings, connection: Any, table: str) -> None:
     quote = partial(_quoted, mark="`" if library in _BACKTICKS else '"')
     target = ".".join(map(quote, table.split(".")))
     declared = ", ".join(f"{quote(name)} {kind}" for name, kind in columns.items())
-    about = [effects.trial, effects.plan.fingerprint, datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")]
-    lines = [[*about, *map(_told, msgspec.structs.astuple(row))] for row in effects]
+    about = [trial, fingerprint, datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")]
+    lines = [[*about, *map(_told, msgspec.structs.astuple(row))] for row in rows]
     places = ", ".join([place] * len(columns))
     with instead_of(Exception, partial(_unwritten, table)), closing(connection.cursor()) as cursor:
         cursor.execute(f"create table if not exists {target} ({declared})")
