@@ -74,5 +74,5 @@ def test_help_and_completion_load_next_to_nothing() -> None:
         program += "; assert not {'numpy', 'pyarrow', 'rich', 'scipy'} & set(sys.modules)"
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (0, "")
-    asked = {"_FOLDAWAY_COMPLETE": "complete_bash", "COMP_WORDS": "foldaway trial re", "COMP_CWORD": "2"}
-    assert foldaway(env=asked).stdout.split() == ["report"]
+    asked = {"_FOLDAWAY_COMPLETE": "complete_bash", "COMP_WORDS": "foldaway token is", "COMP_CWORD": "2"}
+    assert foldaway(env=asked).stdout.split() == ["issue"]

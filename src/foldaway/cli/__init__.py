@@ -1,8 +1,8 @@
 """The command line.
 
 Each module of ``commands`` has the commands of its name, and those that belong to them: ``run`` also demo, ``state``
-merge, effects, outlook, report, export, release and seal, ``evidence`` certificate and verify, ``serve`` also key and
-rotate, ``federated`` also those of sites.
+merge, release and seal, ``asking`` effects, report and certificate, ``evidence`` verify, ``serve`` also key and rotate,
+``federated`` also those of sites.
 """
 
 from __future__ import annotations
@@ -17,7 +17,21 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from foldaway.cli.commands import audit, consume, evidence, federated, plan, run, send, serve, state, token, trial
+from foldaway.cli.commands import (
+    asking,
+    audit,
+    consume,
+    evidence,
+    federated,
+    plan,
+    power,
+    run,
+    send,
+    serve,
+    state,
+    token,
+    trial,
+)
 from foldaway.cli.terminal.leaving import INTERRUPTED, Interrupted, leave, tell_unwritten
 from foldaway.cli.terminal.words import speak_any_encoding, tell
 from foldaway.errors import FoldawayError
@@ -61,7 +75,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for family in (plan, run, state, audit, evidence, consume, serve, trial, token, send, federated):
+for family in (plan, power, run, state, asking, audit, evidence, consume, serve, trial, token, send, federated):
     app.add_typer(family.app)
 
 
