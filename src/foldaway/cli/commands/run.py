@@ -106,7 +106,10 @@ def demo(
     ] = False,
     minutes: Annotated[float, typer.Option(min=0.01, help="With --live: for how long.")] = 10.0,
 ) -> None:
-    """Simulate a trial, compare it with kept rows and write its report; or watch it live."""
+    """Simulate a trial, beside kept rows or live.
+
+    It compares the effects with an analysis of kept rows, and writes a report.
+    """
     if live:
         with extra():
             from foldaway.simulation.live import stream_live
@@ -117,7 +120,7 @@ def demo(
 
     require_place(report)
     trial = demonstrate(records, seed, file_progress)
-    save_report(trial.report(told=trial.told()), report)
+    save_report(trial.report(), report)
 
 
 def _fold(
