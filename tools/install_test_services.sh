@@ -15,6 +15,7 @@ services=(
     "nginx|nginx-light|have_nginx"
     "Chromium|chromium-headless-shell|have_chromium"
     "Java|openjdk-17-jre-headless|have_java"
+    "Node|nodejs npm|have_node"
 )
 
 # In the places where tests/postgres.py looks.
@@ -30,6 +31,7 @@ have_nginx() { command -v nginx >/dev/null || [ -x /usr/sbin/nginx ]; }
 # The whole browser will do as well, where its part without windows could not be had.
 have_chromium() { command -v chromium-headless-shell >/dev/null || { [ -n "$tried" ] && command -v chromium >/dev/null; }; }
 have_java() { command -v java >/dev/null; }
+have_node() { command -v node >/dev/null && command -v npm >/dev/null; }
 
 find_missing() {
     names=() packages=()
