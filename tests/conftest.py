@@ -13,6 +13,7 @@ from browser import browser
 from compiled import compile_kernels
 from mariadb import mariadb
 from measured import EachLawOnce
+from node_package import node_package
 from postgres import postgres, quick_folder
 from served import served_from
 
@@ -22,6 +23,7 @@ __all__ = [
     "kafka_server",
     "mariadb",
     "nats_server",
+    "node_package",
     "postgres",
     "redis_server",
     "served_from",

@@ -63,6 +63,16 @@ PLANS: dict[str, dict[str, Any]] = {
         "groups": 4096,
         "federated": {"mode": "sums", "device_records": 20},
     },
+    "arms whose names are digits, and numbers with many digits": {
+        **_COMMON,
+        "arms": {"10": 0.2, "2": 0.3, "1": 0.5},
+        "outcomes": [
+            {"kind": "share", "column": "revenue", "above": 0.1 + 0.2},
+            {"kind": "share", "column": "revenue", "below": 1e21},
+            {"kind": "mean", "column": "revenue", "cap": [-0.1, 2.5e-5]},
+        ],
+        "federated": "delta",
+    },
     "bounds that clip": {**_COMMON, "bounds": {"revenue": [-1, 5]}, "federated": "sums", "groups": 16},
     "bounds that refuse": {
         **_COMMON,

@@ -15,6 +15,7 @@ services=(
     "nginx|nginx-light|have_nginx"
     "Chromium|chromium-headless-shell|have_chromium"
     "Java|openjdk-17-jre-headless|have_java"
+    "Node|nodejs npm|have_node"
 )
 
 # In the places where tests/postgres.py looks.
@@ -30,13 +31,14 @@ have_nginx() { command -v nginx >/dev/null || [ -x /usr/sbin/nginx ]; }
 # The whole browser will do as well, where its part without windows could not be had.
 have_chromium() { command -v chromium-headless-shell >/dev/null || { [ -n "$tried" ] && command -v chromium >/dev/null; }; }
 have_java() { command -v java >/dev/null; }
+have_node() { command -v node >/dev/null && command -v npm >/dev/null; }
 
 find_missing() {
     names=() packages=()
     local name package present
     for service in "${services[@]}"; do
         IFS='|' read -r name package present <<<"$service"
-        "$present" || { names+=("$name"); packages+=("$package"); }
+        "$present" || { names+=("$name"); packages+=($package); }  # which may be several
     done
 }
 

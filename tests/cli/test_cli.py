@@ -36,9 +36,10 @@ def test_an_unexpected_error_shows_no_values(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("words", [["--help"], ["demo", "--records", "2000"]], ids=["help", "demo"])
-def test_output_that_finds_no_room_is_an_error_and_no_bug(words: list[str]) -> None:
+def test_output_that_finds_no_room_is_an_error_and_no_bug(words: list[str], tmp_path: Path) -> None:
     with open("/dev/full", "w") as full:
-        done = subprocess.run([sys.executable, "-m", "foldaway", *words], stdout=full, stderr=subprocess.PIPE)
+        words = [sys.executable, "-m", "foldaway", *words]
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr.count(b"error: the output could not be written: No space left on device.") == 1
 

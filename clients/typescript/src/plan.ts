@@ -1,0 +1,114 @@
+/** A plan, read from the bytes that a server gives out. */
+import { sha256, utf8 } from "./bytes.js"
+import { PlanError } from "./errors.js"
+import { type Value, valuesOf } from "./values.js"
+
+export type Bounds = readonly [number, number]
+
+export interface Plan {
+  /** The plan as it was served; nobody writes it again. */
+  readonly text: string
+  readonly fingerprint: string
+  readonly name: string
+  /** The column that names the arm. */
+  readonly arm: string
+  readonly arms: ReadonlyMap<string, number>
+  readonly armValues: ReadonlyMap<string, unknown>
+  readonly values: readonly Value[]
+  readonly covariates: readonly string[]
+  readonly levels: ReadonlyMap<string, readonly string[]>
+  readonly bounds: ReadonlyMap<string, Bounds>
+  readonly beyond: "clip" | "refuse"
+  readonly weight: string | undefined
+  readonly groups: number
+  readonly coefficients: Coefficients | undefined
+  readonly release: boolean
+  /** How many seconds a device may keep anything of its records. */
+  readonly retention: number
+  readonly mode: string
+  /** The most records of a device. */
+  readonly deviceRecords: number
+  /** The names of a row's regressors: the intercept, and the columns of the covariates. */
+  readonly regressors: readonly string[]
+}
+
+export interface Coefficients {
+  /** By column of a covariate. */
+  readonly center: ReadonlyMap<string, number>
+  /** By value and column. */
+  readonly slopes: ReadonlyMap<string, ReadonlyMap<string, number>>
+}
+
+type Table = ReadonlyMap<string, unknown>
+
+/** The plan in these bytes.
+ *
+ * @throws PlanError if it is none, or not one for devices.
+ */
+export async function readPlan(bytes: Uint8Array): Promise<Plan> {
+  let text: string, plan: Table
+  try {
+    text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes)
+    plan = ordered(text) as Table
+    plan.get("name")
+  } catch {
+    throw new PlanError("this is not a trial's plan: use the bytes that the trial's address with /plan at its end answers with.")
+  }
+  const federated = table(plan, "federated")
+  const mode = federated.get("mode")
+  if (typeof mode !== "string") throw new PlanError("this plan is not for devices: it has no [federated] table.")
+  const covariates = list<string>(plan, "covariates")
+  const levels = table(plan, "levels") as ReadonlyMap<string, readonly string[]>
+  const values = new Map(list(plan, "outcomes").flatMap(valuesOf).map((value) => [value.name, value]))
+  return {
+    text,
+    fingerprint: await sha256(utf8(text)),
+    name: plan.get("name") as string,
+    arm: plan.get("arm") as string,
+    arms: table(plan, "arms") as ReadonlyMap<string, number>,
+    armValues: table(plan, "arm_values"),
+    values: [...values.values()],
+    covariates,
+    levels,
+    bounds: table(plan, "bounds") as ReadonlyMap<string, Bounds>,
+    beyond: plan.get("beyond") === "refuse" ? "refuse" : "clip",
+    weight: plan.get("weight") as string | undefined,
+    groups: (plan.get("groups") as number | undefined) ?? 128,
+    coefficients: coefficientsOf(plan),
+    release: plan.get("release") !== undefined,
+    retention: (table(plan, "privacy").get("retention") as number | undefined) ?? 2_592_000,
+    mode,
+    deviceRecords: (federated.get("device_records") as number | undefined) ?? 1_000,
+    regressors: ["1", ...covariates.flatMap((name) => columnsOf(name, levels.get(name)))],
+  }
+}
+
+/** The columns that a covariate makes: itself, or one for each of its levels but the first. */
+export function columnsOf(name: string, levels: readonly string[] | undefined): string[] {
+  return levels === undefined ? [name] : levels.slice(1).map((level) => `${name}[${level}]`)
+}
+
+function coefficientsOf(plan: Table): Coefficients | undefined {
+  const found = plan.get("coefficients")
+  if (!(found instanceof Map)) return undefined
+  return { center: table(found, "center"), slopes: table(found, "slopes") } as Coefficients
+}
+
+function table(of: Table, name: string): Table {
+  const found = of.get(name)
+  return found instanceof Map ? found : new Map()
+}
+
+function list<T = unknown>(of: Table, name: string): T[] {
+  return (of.get(name) as T[] | undefined) ?? []
+}
+
+/** JSON whose objects are maps: objects of JavaScript put names that are digits first, and the order of arms counts. */
+function ordered(text: string): unknown {
+  const marked = text.replace(/"((?:[^"\\]|\\.)*)"(\s*:)?/g, (all, name, colon) => (colon ? `"_${name}"${colon}` : all))
+  return JSON.parse(marked, (_, found) =>
+    found !== null && typeof found === "object" && !Array.isArray(found)
+      ? new Map(Object.entries(found).map(([name, value]) => [name.slice(1), value]))
+      : found,
+  )
+}
