@@ -45,7 +45,7 @@ PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make pins" PIP_CONFIG_FILE=/dev/null PIP_
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(RUN) ## simulate a trial, stream it through, show its effects and what is left of its records
+demo: $(RUN) ## simulate a trial, stream it through, show its effects, what is left of its records, and its report
 	$(BIN)/foldaway demo $(ARGS)
 
 test: $(DEV) ## run the tests and doctests with coverage, all but the longest

@@ -35,9 +35,10 @@ def test_the_snippets_run_and_print_what_is_shown(
     assert printed.startswith(head)
 
 
-def test_the_demo_ends_as_shown() -> None:
+def test_the_demo_ends_as_shown(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "foldaway", "demo"],
+        cwd=tmp_path,
         capture_output=True,
         check=True,
         timeout=120,

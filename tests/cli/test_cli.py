@@ -36,9 +36,10 @@ def test_an_unexpected_error_shows_no_values(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("words", [["--help"], ["demo", "--records", "2000"]], ids=["help", "demo"])
-def test_output_that_finds_no_room_is_an_error_and_no_bug(words: list[str]) -> None:
+def test_output_that_finds_no_room_is_an_error_and_no_bug(words: list[str], tmp_path: Path) -> None:
     with open("/dev/full", "w") as full:
-        done = subprocess.run([sys.executable, "-m", "foldaway", *words], stdout=full, stderr=subprocess.PIPE)
+        words = [sys.executable, "-m", "foldaway", *words]
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr.count(b"error: the output could not be written: No space left on device.") == 1
 
@@ -74,5 +75,5 @@ def test_help_and_completion_load_next_to_nothing() -> None:
         program += "; assert not {'numpy', 'pyarrow', 'rich', 'scipy'} & set(sys.modules)"
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (0, "")
-    asked = {"_FOLDAWAY_COMPLETE": "complete_bash", "COMP_WORDS": "foldaway trial re", "COMP_CWORD": "2"}
-    assert foldaway(env=asked).stdout.split() == ["report"]
+    asked = {"_FOLDAWAY_COMPLETE": "complete_bash", "COMP_WORDS": "foldaway token is", "COMP_CWORD": "2"}
+    assert foldaway(env=asked).stdout.split() == ["issue"]

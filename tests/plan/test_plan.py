@@ -193,6 +193,23 @@ def test_a_changed_setting_in_a_part_changes_the_fingerprint(part: str, setting:
     assert fa.Plan.loads(other.to_json()) == other
 
 
+def test_strata_of_which_only_the_column_is_said_have_the_arms_probabilities() -> None:
+    base: dict[str, Any] = {
+        "name": "d",
+        "arm": "g",
+        "arms": {"a": 0.4, "b": 0.6},
+        "outcomes": ["y"],
+        "covariates": ["x"],
+    }
+    whole = fa.Strata("site", {site: {"a": 0.4, "b": 0.6} for site in ("north", "south")})
+    written = fa.Plan(**base, strata=whole)
+    listed: dict[str, Any] = {"levels": {"site": ["north", "south"]}}
+    assert fa.Plan(**base, **listed, strata="site") == written
+    assert fa.Plan(**base, **listed, strata={"column": "site"}).fingerprint == written.fingerprint
+    assert fa.Plan(**{**base, "covariates": ["x", "site"]}, **listed, strata="site") == written
+    assert fa.Plan.loads(written.to_toml()) == written
+
+
 def test_bounds_are_part_of_the_plan_in_whatever_order_they_are_named() -> None:
     plan = fa.Plan(**CALIBRATED)
     turned = fa.Plan(**{**CALIBRATED, "bounds": {"y": (0, 500), "x": (0, 1)}})

@@ -321,7 +321,8 @@ CUT_FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"segments": ["c"], "federated": "sums"}, "`segments` cannot be combined with `federated` or `release`"),
     ({"strata": {"column": "y", "probabilities": {"x": {"a": 0.5, "b": 0.5}}}}, "'y' is used more than once"),
     ({"strata": {"column": "", "probabilities": {"x": {"a": 0.5, "b": 0.5}}}}, "a column without a name"),
-    ({"strata": {"column": "s", "probabilities": {}}}, "must have one to 10,000 strata"),
+    ({"strata": {"column": "s", "probabilities": {}}}, "list the strata of 's' in `levels`"),
+    ({"strata": "s", "levels": {"s": []}}, "list the strata of 's' in `levels`"),
     ({"strata": {"column": "s", "probabilities": {"x": {"a": 0.5, "b": 0.4}}}}, "'x' add up to 0.9 instead of 1"),
     ({"strata": {"column": "s", "probabilities": {"x": {"a": 1.5, "b": -0.5}}}}, "must lie between 0 and 1"),
 ]

@@ -1,8 +1,8 @@
 """The command line.
 
 Each module of ``commands`` has the commands of its name, and those that belong to them: ``run`` also demo, ``state``
-merge, effects, outlook, report, export, release and seal, ``evidence`` certificate and verify, ``serve`` also key and
-rotate, ``sql`` what ``run`` does with a database's sums, ``federated`` also those of sites.
+merge, release and seal, ``asking`` effects, report and certificate, ``evidence`` verify, ``serve`` also key and rotate,
+``sql`` what ``run`` does with a database's sums, ``federated`` also those of sites.
 """
 
 from __future__ import annotations
@@ -17,7 +17,22 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from foldaway.cli.commands import audit, consume, evidence, federated, plan, run, send, serve, sql, state, token, trial
+from foldaway.cli.commands import (
+    asking,
+    audit,
+    consume,
+    evidence,
+    federated,
+    plan,
+    power,
+    run,
+    send,
+    serve,
+    sql,
+    state,
+    token,
+    trial,
+)
 from foldaway.cli.terminal.leaving import INTERRUPTED, Interrupted, leave, tell_unwritten
 from foldaway.cli.terminal.words import speak_any_encoding, tell
 from foldaway.errors import FoldawayError
@@ -61,7 +76,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for family in (plan, run, sql, state, audit, evidence, consume, serve, trial, token, send, federated):
+for family in (plan, power, run, sql, state, asking, audit, evidence, consume, serve, trial, token, send, federated):
     app.add_typer(family.app)
 
 

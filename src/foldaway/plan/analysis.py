@@ -136,7 +136,7 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     anytime_n: Size = 10_000
     coefficients: Coefficients | Mapping[str, Any] | None = None
     moments: Moments | Mapping[str, Any] | None = None
-    strata: Strata | Mapping[str, Any] | None = None
+    strata: Strata | str | Mapping[str, Any] | None = None
     privacy: Privacy | Mapping[str, Any] = Privacy()
     federated: Federated | ModeName | Mapping[str, Any] | None = None
     release: Release | float | Mapping[str, Any] | None = None

@@ -66,12 +66,21 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
                 faults.append(f"`{setting.name}` must be {setting.must_be}.")
                 typed = typed and _has_type(getattr(self, name), setting)
                 continue
-            # msgspec leaves out of the canonical form what is the default, not what equals it.
-            msgspec.structs.force_setattr(self, name, setting.default if value == setting.default else value)
+            self.put(name, value)
         if typed:  # the rules rely on every setting having its type
+            self.complete()
             faults += self.faults()
         if faults:
             raise PlanError("\n".join(faults))
+
+    def put(self, name: str, value: Any) -> None:
+        """Give a setting its value, while the part is made."""
+        default = settings_of(type(self))[name].default
+        # msgspec leaves out of the canonical form what is the default, not what equals it.
+        msgspec.structs.force_setattr(self, name, default if value == default else value)
+
+    def complete(self) -> None:
+        """Write out what is written in short and follows from other settings."""
 
     def faults(self) -> Iterator[str]:
         """What is wrong with the settings taken together, one sentence for each fault."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from msgspec import Meta
 
-from foldaway.plan.part import Count, Part, Seconds
+from foldaway.plan.part import Count, Fixed, Part, Seconds
 from foldaway.plan.vocabulary import LEVERAGE, MODES, Leverage, ModeName
 
 Retention = Annotated[float, Meta(ge=60, le=10**9, description="a number of seconds from 60 to 10^9")]
@@ -51,9 +51,12 @@ class Strata(Part, frozen=True):
     Where strata differ in their arm probabilities, arms hold them in different proportions, and the plain difference of
     the arms' means compares unlike units. With strata named, effects compare within them.
 
+    In short: the column alone. The plan's `levels` then list the strata, and each has the probabilities in `arms`.
+
     Attributes:
         column: The column that names a record's stratum.
-        probabilities: By stratum, those of the arms.
+        probabilities: By stratum, those of the arms. If left out, the strata are those that `levels` lists for the
+            column, and in each the arms have the probabilities in `arms`.
 
     Example:
         >>> strata = Strata("week", {"1": {"control": 0.9, "new": 0.1}, "2": {"control": 0.5, "new": 0.5}})
@@ -62,9 +65,10 @@ class Strata(Part, frozen=True):
     """
 
     TABLE: ClassVar[str] = "strata"
+    SHORT: ClassVar[str] = "column"
 
     column: Annotated[str, Meta(description="the name of a column")]
-    probabilities: Shares
+    probabilities: Shares = Fixed()
 
     @property
     def alike(self) -> bool:
@@ -75,8 +79,8 @@ class Strata(Part, frozen=True):
         """What is wrong with the probabilities."""
         if not self.column:
             yield "`strata.column` has a column without a name."
-        if not 1 <= len(self.probabilities) <= MOST_STRATA:
-            yield f"`strata.probabilities` must have one to {MOST_STRATA:,} strata."
+        if len(self.probabilities) > MOST_STRATA:
+            yield f"`strata.probabilities` must have no more than {MOST_STRATA:,} strata."
         for stratum, shares in self.probabilities.items():
             if any(not 0 < share < 1 for share in shares.values()):
                 yield f"the probabilities of the stratum {stratum!r} must lie between 0 and 1."

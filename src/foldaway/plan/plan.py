@@ -17,6 +17,7 @@ from foldaway.errors import PlanError, instead_of
 from foldaway.plan.analysis import Analysis, Written
 from foldaway.plan.arms import public_arm
 from foldaway.plan.part import Fixed
+from foldaway.plan.parts import Strata
 from foldaway.plan.rules import faults_of
 
 
@@ -38,6 +39,20 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
         for table in ("levels", "bounds"):  # in whatever order the table names them
             if getattr(self, table):
                 msgspec.structs.force_setattr(self, table, Fixed(sorted(getattr(self, table).items())))
+
+    def complete(self) -> None:
+        """Write out strata of which only the column is said: those in `levels`, each with the arms' probabilities.
+
+        The strata's column is no covariate besides: arms are compared within strata already.
+        """
+        if self.strata is None:
+            return
+        column, levels = self.strata.column, dict(self.levels)
+        if not self.strata.probabilities and column in levels:
+            shares = {stratum: dict(self.arms) for stratum in levels.pop(column)}
+            self.put("levels", Fixed(levels))
+            self.put("strata", Strata(column, shares))
+        self.put("covariates", tuple(name for name in self.covariates if name != column))
 
     def faults(self) -> Iterator[str]:
         """What is wrong with the plan's settings taken together."""

@@ -55,6 +55,11 @@ def faults_of(plan: Analysis) -> Iterator[str]:
     if plan.received is not None and plan.outcomes and not any(COMPLIERS in each.READ_BY for each in plan.outcomes):
         yield "`received` gives the compliers' effect on means and shares; this plan has neither: leave it out."
     if plan.strata is not None:
+        if plan.strata.column and not plan.strata.probabilities:
+            yield (
+                f"list the strata of {plan.strata.column!r} in `levels`, if the arms have the probabilities in `arms` "
+                "in each; or give each stratum its own in `strata.probabilities`."
+            )
         yield from plan.strata.misfits(plan.arms)
     if plan.release is not None:
         yield from _release_faults(plan, plan.release)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from foldaway import Effects, Mean, Plan
+from foldaway import Effects, Mean, Plan, Trial
 from foldaway.keeping.secret import LENGTH
 from foldaway.numerics.block import Block, Floats
 from foldaway.records.batch import Batch
@@ -36,8 +36,8 @@ PLAN = Plan(
 )
 
 
-def demonstrate(records: int, seed: int, showing: Showing) -> None:
-    """Simulate, fold while ``showing`` how far that is, compare, and count what is still held."""
+def demonstrate(records: int, seed: int, showing: Showing) -> Trial:
+    """Simulate, fold while ``showing`` how far that is, compare, and count what is still held; the trial."""
     print(f"A trial of {records:,} simulated records, folded from a Parquet file batch by batch.\n")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "checkout.parquet")
@@ -62,6 +62,7 @@ def demonstrate(records: int, seed: int, showing: Showing) -> None:
     print(f"\nRecords still held by foldaway: {_held()}. The state it saves is {len(trial.dumps()):,} bytes of")
     print("sums by group, without covariates, and would be the same size after a billion")
     print("records.")
+    return trial
 
 
 def _write(file: Path, records: int, seed: int) -> None:

@@ -72,11 +72,11 @@ def test_a_store_is_opened_with_its_key_and_every_share_attacked(folder: Path) -
 def test_answers_of_a_server_are_asked_for(server: Served) -> None:
     made = server.create("asked", privacy={"cohort": 20})
     server.ask("POST", "/v1/trials/asked/records", made["ingest_token"], json=rows(100))
-    words = ("audit", server.url, "--trial", "asked", "--token", made["read_token"], "--json")
+    words = ("audit", f"{server.url}/v1/trials/asked", "--token", made["read_token"], "--json")
     (found,) = json.loads(foldaway(*words).stdout)
     assert (found["what"], found["solved"], found["attacks"]) == (
         "asked, answers that were given: 1",
         0,
         ["differencing"],
     )
-    assert "--trial NAME" in foldaway("audit", server.url, code=1).stderr
+    assert "v1/trials/NAME" in foldaway("audit", server.url, code=1).stderr

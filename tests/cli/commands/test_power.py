@@ -1,4 +1,4 @@
-"""`foldaway plan power`: from numbers, a saved state, or earlier records with and without arms."""
+"""`foldaway power`: from numbers, a saved state, or earlier records with and without arms."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def asked(folder: Path, *words: Any) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(foldaway("plan", "power", "plan.toml", *words, "--json", folder=folder).stdout)
+    found: dict[str, Any] = json.loads(foldaway("power", "plan.toml", *words, "--json", folder=folder).stdout)
     return found
 
 
@@ -45,7 +45,7 @@ def test_numbers_on_the_command_line_are_those_of_python(folder: Path) -> None:
     known = {"revenue": fa.Baseline(level=17.0, sd=20.0)}
     same = fa.power(known, plan=plan, relative=0.05, records_per_day=500)
     assert told == json.loads(same.to_json())
-    words = ("plan", "power", "plan.toml", "--level", 0.2, "--margin", 0.01, "--better", "lower")
+    words = ("power", "plan.toml", "--level", 0.2, "--margin", 0.01, "--better", "lower")
     known = {outcome.name: fa.Baseline(level=0.2) for outcome in plan.outcomes}
     assert foldaway(*words, folder=folder).stdout == f"{fa.power(known, plan=plan, margin=0.01, better='lower')}\n"
 
@@ -77,7 +77,7 @@ def test_records_without_arms_are_dealt_by_unit(tmp_path: Path) -> None:
 
 
 def test_it_draws(folder: Path) -> None:
-    done = foldaway("plan", "power", "plan.toml", "--level", 0.2, "--effect", "10%", "--plot", "p.svg", folder=folder)
+    done = foldaway("power", "plan.toml", "--level", 0.2, "--effect", "10%", "--plot", "p.svg", folder=folder)
     assert done.stderr == "Plot written to p.svg.\n"
     assert "<svg" in (folder / "p.svg").read_text()
 
@@ -95,6 +95,6 @@ def test_it_draws(folder: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_one_sentence(folder: Path, words: list[str], error: str) -> None:
-    done = foldaway("plan", "power", "plan.toml", *words, folder=folder, code=1)
+    done = foldaway("power", "plan.toml", *words, folder=folder, code=1)
     assert error in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr

@@ -69,7 +69,7 @@ def test_less_than_a_cohort_is_said_and_told_to_its_admin_alone(
     closed = foldaway(*words, env=admin(server)).stdout
     assert (f"{name}: 1,000 records" if exact else "closed without effects: too few records had arrived.") in closed
     assert max(map(len, closed.splitlines())) <= 80
-    assert "closed without effects" in foldaway("trial", "effects", name, env=admin(server)).stdout
+    assert "closed without effects" in foldaway("effects", name, env=admin(server)).stdout
     again = " ".join(foldaway("send", name, folder / "day2.parquet", env=admin(server)).stdout.split())
     assert again.startswith(f"0 records sent. {name} is closed. 1,000 records of these files came before that; those")
 

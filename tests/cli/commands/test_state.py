@@ -56,7 +56,7 @@ def effects_in(text: str) -> fa.Effects:
     return fa.Effects.from_json(text)
 
 
-# foldaway effects, foldaway export
+# foldaway effects
 
 
 def in_a_file(trial: fa.Trial, place: Path) -> None:
@@ -74,30 +74,31 @@ def test_effects_are_exact_for_oneself_and_rounded_for_others(saved: Any, tmp_pa
     saved(trial, place)
     assert foldaway("effects", place, "--json").stdout == trial.effects().to_json() + "\n"
     assert f"{trial.plan.name}: 2,000 records" in foldaway("effects", place).stdout
-    told = foldaway("export", place).stdout
+    told = foldaway("effects", place, "--told", "--json").stdout
     assert told == trial.read(TOLD).to_json() + "\n"
     assert told != trial.effects().to_json() + "\n"
-    done = foldaway("export", place, "-o", "told.json", folder=tmp_path)
-    assert (tmp_path / "told.json").read_text() == told
-    assert done.stderr == "Effects written to told.json, rounded for others.\n"
+    (tmp_path / "told.json").write_text(told)
+    assert foldaway("effects", "told.json", "--json", folder=tmp_path).stdout == told
+    assert "has only rounded effects" in foldaway("effects", "told.json", "--exact", folder=tmp_path, code=1).stderr
+    assert "not both" in foldaway("effects", place, "--exact", "--told", code=1).stderr
 
 
 def test_others_are_told_the_same_until_the_trial_has_grown(tmp_path: Path) -> None:
     state = tmp_path / "state"
     folded("growing", ROWS[:1_500]).save(state)
-    first = foldaway("export", state).stdout
+    first = foldaway("effects", state, "--told").stdout
     for start, size, new in ((1_500, 60, False), (1_560, 440, True)):
         trial = fa.Trial.load(state)
         trial.fold(ROWS[start : start + size])
         trial.save(state)
-        assert (foldaway("export", state).stdout != first) == new
+        assert (foldaway("effects", state, "--told").stdout != first) == new
         assert foldaway("effects", state, "--json").stdout == fa.Trial.load(state).effects().to_json() + "\n"
 
 
 def test_too_few_are_told_to_nobody(tmp_path: Path) -> None:
     folded("few", ROWS[:60]).save(tmp_path / "state")
-    for command in ("export", "report"):
-        done = foldaway(command, "state", folder=tmp_path, code=1)
+    for command in (["effects", "--told"], ["report"]):
+        done = foldaway(*command, "state", folder=tmp_path, code=1)
         assert done.stderr.startswith("error: there are no effects yet that others may see: they need 100 units")
         assert done.stdout == ""
     assert sorted(path.name for path in tmp_path.iterdir()) == ["state"]
@@ -117,7 +118,7 @@ def test_a_state_opens_with_its_key_wherever_that_is_named_and_not_without(tmp_p
     key.write_text(bytes(range(16)).hex())
     words = ["effects", state, "--json"]
     assert foldaway(*words, "--key", key).stdout == foldaway(*words, env={"FOLDAWAY_TRIAL_KEY": str(key)}).stdout
-    for command in ("effects", "export", "report", "merge", "seal"):
+    for command in ("effects", "report", "merge", "certificate", "power", "seal"):
         done = foldaway(command, state, code=1)
         assert done.stderr == (
             f"error: {state}: the state is encrypted under a key that this machine's user does not have. Give the key "
@@ -149,7 +150,7 @@ def test_a_sealed_state_holds_its_rounded_effects_and_nothing_else(tmp_path: Pat
     assert oct(state.stat().st_mode & 0o777) == "0o600"
     assert load(state).state == b""
     assert foldaway("effects", state, "--json").stdout == done.stdout
-    assert "the trial is closed: its effects are final" in foldaway("outlook", state, code=1).stderr
+    assert "the trial is closed: its effects are final" in foldaway("power", state, code=1).stderr
     foldaway("report", state, "-o", tmp_path / "report.html")
     assert "ended" in (tmp_path / "report.html").read_text()
     assert "the trial is sealed and its tallies are destroyed" in foldaway("merge", state, code=1).stderr

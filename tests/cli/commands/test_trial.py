@@ -26,7 +26,7 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     ingest, read = re.findall(r"fa_\S+", made)
     as_ingest = {"FOLDAWAY_SERVER": server.url, "FOLDAWAY_TOKEN": ingest}
     as_read = {"FOLDAWAY_SERVER": server.url, "FOLDAWAY_TOKEN": read}
-    early = foldaway("trial", "effects", "life", code=1, env=as_read)
+    early = foldaway("effects", "life", code=1, env=as_read)
     assert early.stderr.startswith("error: there are no effects yet")
     sent = foldaway("send", "life", folder / "day*.parquet", env=as_ingest)
     assert sent.stdout.splitlines()[0] == "3,000 records sent."
@@ -42,30 +42,30 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
         status,
     )
     assert "life" in foldaway("trial", "list", env=admin(server)).stdout
-    effects = foldaway("trial", "effects", "life", env=as_read).stdout
+    effects = foldaway("effects", "life", env=as_read).stdout
     assert "\nrevenue  " in effects
     assert "final" not in effects
     assert max(map(len, effects.splitlines())) <= 80
     assert foldaway("effects", f"{server.url}/v1/trials/life", env=as_read).stdout == effects
-    ahead = foldaway("trial", "outlook", "life", "--width", "1", env=as_read).stdout
+    ahead = foldaway("power", "life", "--width", "1", env=as_read).stdout
     assert ahead.startswith("life has 3,000 records. With 6,000 records")
     assert max(map(len, ahead.splitlines())) <= 80
-    page = foldaway("trial", "report", "life", "-o", folder / "life.html", env=as_read)
+    page = foldaway("report", "life", "-o", folder / "life.html", env=as_read)
     assert "Report written to" in page.stderr
     assert (folder / "life.html").read_text().startswith("<!doctype html>")
-    assert "<code>foldaway trial certificate</code>" in (folder / "life.html").read_text()
+    assert "<code>foldaway certificate</code>" in (folder / "life.html").read_text()
     assert 'id="proven"' in (folder / "life.html").read_text()  # the ledger, which only the server has
-    assert "<!doctype html>" in foldaway("trial", "report", "life", "-o", "-", "--exact", env=admin(server)).stdout
+    assert "<!doctype html>" in foldaway("report", "life", "-o", "-", "--exact", env=admin(server)).stdout
     whole = fa.Trial(fa.Plan.load(plan))
     for day in ("day1", "day2"):
         whole.fold(pq.read_table(folder / f"{day}.parquet"))
-    refused = foldaway("trial", "effects", "life", "--exact", code=1, env=as_read).stderr
+    refused = foldaway("effects", "life", "--exact", code=1, env=as_read).stderr
     assert "This token does not allow that: this takes an admin token." in refused
-    answer = json.loads(foldaway("trial", "effects", "life", "--exact", "--json", env=admin(server)).stdout)
+    answer = json.loads(foldaway("effects", "life", "--exact", "--json", env=admin(server)).stdout)
     expected = json.loads(whole.effects().to_json())
     for ours, theirs in zip(answer["effects"]["effects"], expected["effects"], strict=True):
         assert ours["estimate"] == pytest.approx(theirs["estimate"], rel=1e-9)
-    told = json.loads(foldaway("trial", "effects", "life", "--json", env=as_read).stdout)["effects"]
+    told = json.loads(foldaway("effects", "life", "--json", env=as_read).stdout)["effects"]
     assert (told["rounded"], answer["effects"]["rounded"]) == (True, False)
     for row, exact in zip(told["effects"], expected["effects"], strict=True):
         assert row["estimate"] != exact["estimate"]
@@ -80,11 +80,11 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     assert closed.startswith("life is closed; these effects are final.\n\n")
     assert "\n\nlife: 3,000 records" in closed
     assert foldaway("trial", "close", "life", env=admin(server)).stdout == closed
-    assert foldaway("trial", "effects", "life", env=as_read).stdout == closed
+    assert foldaway("effects", "life", env=as_read).stdout == closed
     proof = folder / "life.json"
-    foldaway("trial", "certificate", "life", "-o", proof, env=as_read)
-    assert "use --overwrite" in foldaway("trial", "certificate", "life", "-o", proof, env=as_read, code=1).stderr
-    foldaway("trial", "certificate", "life", "-o", proof, "--overwrite", env=as_read)
+    foldaway("certificate", "life", "-o", proof, env=as_read)
+    assert "use --overwrite" in foldaway("certificate", "life", "-o", proof, env=as_read, code=1).stderr
+    foldaway("certificate", "life", "-o", proof, "--overwrite", env=as_read)
     assert "is valid" in foldaway("verify", proof).stdout
     tokens = foldaway("token", "list", env=admin(server)).stdout
     refused = foldaway("trial", "create", plan, env=admin(server), code=1).stderr
@@ -96,7 +96,7 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     assert "life is closed. 2,000 records of these files came before that" in late
     plan_file(folder, "empty")
     register(server, folder / "empty.toml")
-    none = foldaway("trial", "effects", "empty", "--exact", code=1, env=admin(server)).stderr
+    none = foldaway("effects", "empty", "--exact", code=1, env=admin(server)).stderr
     assert "no effects yet, not even exact ones: the server stores nothing until 100 units" in " ".join(none.split())
     assert "--without-effects" in foldaway("trial", "close", "empty", code=1, env=admin(server)).stderr
     closed = foldaway("trial", "close", "empty", "--without-effects", env=admin(server)).stdout

@@ -13,9 +13,12 @@ import typer
 
 import foldaway as fa
 from foldaway.cli.commands.serve import VersionKeys
-from foldaway.cli.terminal.connecting import Authority, Reader, connect, extra
-from foldaway.cli.terminal.options import AsJson, KeyOfState, given
+from foldaway.cli.terminal.connecting import Authority, Reader, extra
+from foldaway.cli.terminal.options import AsJson, KeyOfState
 from foldaway.cli.terminal.printing import print_json
+from foldaway.cli.terminal.saved_trial import file_of, read_key
+from foldaway.cli.terminal.served_trial import ServedTrial
+from foldaway.cli.terminal.where import ItsServer, find
 from foldaway.cli.terminal.words import in_lines
 from foldaway.errors import ServerError, StateError, many
 from foldaway.table import text_table
@@ -34,16 +37,21 @@ def audit(
     targets: Annotated[
         list[str],
         typer.Argument(
-            metavar="STATE|STORE|URL",
-            help="Saved states (earlier ones of a trial first), a server's folder or database, or its address.",
+            metavar="WHERE",
+            help="Saved states (earlier ones of a trial first), stores, a server's folder or database, or a trial on a "
+            "server: its name, or its address https://HOST/v1/trials/NAME.",
         ),
     ],
     key: KeyOfState = None,
-    key_file: Annotated[Path | None, typer.Option(help="STORE: the key file, if it is not STORE/master.key.")] = None,
+    key_file: Annotated[
+        Path | None, typer.Option(help="The key of a server's folder, if it is not in its master.key.")
+    ] = None,
     version_keys: VersionKeys = None,
-    trial: Annotated[str | None, given("NAME", "URL: the trial whose answers to attack.")] = None,
+    server: ItsServer = None,
     token: Reader = None,
-    seconds: Annotated[float, typer.Option(min=0, help="URL: how many seconds to keep asking for new answers.")] = 0.0,
+    seconds: Annotated[
+        float, typer.Option(min=0, help="On a server: how many seconds to keep asking for new answers.")
+    ] = 0.0,
     ca: Authority = None,
     json: AsJson = False,
 ) -> None:
@@ -52,10 +60,12 @@ def audit(
     Says how many records' values could be worked out, from which numbers, and which setting prevents it. The exit code
     is 1 if there are any. States of one trial are attacked one by one, and so is what changed from each to the next.
     """
-    if targets[0].startswith(("http://", "https://")):
-        audits = list(_of_server(targets, trial, token, seconds, ca))
-    elif "://" in targets[0] or (Path(targets[0]) / "foldaway.db").exists():
+    if _is_database(targets[0]) or (Path(targets[0]) / "foldaway.db").exists():
         audits = list(_of_store(targets, key_file, version_keys))
+    elif isinstance(trial := find(targets[0], key, server, token, ca), ServedTrial):
+        if len(targets) > 1:
+            raise ServerError("audit one trial of a server at a time.")
+        audits = list(_of_answers(trial, seconds))
     else:
         audits = list(_of_states([Path(target) for target in targets], key))
     if json:
@@ -66,9 +76,12 @@ def audit(
         raise typer.Exit(1)
 
 
+def _is_database(place: str) -> bool:
+    return "://" in place and not place.startswith(("http://", "https://"))
+
+
 def _of_states(paths: list[Path], key: Path | None) -> Iterator[tuple[str, Audit]]:
     from foldaway.auditing.audit import audit
-    from foldaway.cli.commands.state import file_of, read_key
 
     before: fa.Trial | None = None
     for path in paths:
@@ -115,19 +128,15 @@ def _answer_of(client: Client, name: str) -> Any:
         return None
 
 
-def _of_server(
-    targets: list[str], name: str | None, token: str | None, seconds: float, ca: Path | None
-) -> Iterator[tuple[str, Audit]]:
+def _of_answers(trial: ServedTrial, seconds: float) -> Iterator[tuple[str, Audit]]:
     from foldaway.auditing.answers import NAME, attack_answers
     from foldaway.auditing.finding import Audit
 
-    if name is None or token is None or len(targets) > 1:
-        raise ServerError("say which trial's answers to attack, and with which token: --trial NAME, --token TOKEN.")
     answers: list[fa.Effects] = []
     end = time.monotonic() + seconds
-    with connect(targets[0], token, ca) as client:
+    with trial.connect(patience=60.0) as client:
         while True:
-            answer = _answer_of(client, name)
+            answer = _answer_of(client, trial.name)
             if answer is not None:
                 effects = fa.Effects.from_json(msgspec.json.encode(answer))
                 if not answers or effects.to_json() != answers[-1].to_json():
@@ -137,8 +146,8 @@ def _of_server(
             time.sleep(min(1.0, max(end - time.monotonic(), 0.0)))
     if answers:
         records = sum(answers[-1].counts.values())
-        found = Audit(trial=name, records=records, findings=list(attack_answers(answers)), attacks=[NAME])
-        yield f"{name}, answers that were given: {len(answers):,}", found
+        found = Audit(trial=trial.name, records=records, findings=list(attack_answers(answers)), attacks=[NAME])
+        yield f"{trial.name}, answers that were given: {len(answers):,}", found
 
 
 def _text(what: str, found: Audit) -> str:

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 import foldaway as fa
-from foldaway.cli.commands.state import finish, tell_from
 from foldaway.cli.terminal.options import KeyFile, PlanFile, flag, given
+from foldaway.cli.terminal.saved_trial import finish, tell_from
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import SealedError, SourceError, TooEarly, Unreleased
 from foldaway.keeping.secret import read_or_make_key

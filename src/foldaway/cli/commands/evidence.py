@@ -1,4 +1,4 @@
-"""``foldaway certificate`` and ``foldaway verify``: proof for those who do not trust whoever ran a trial."""
+"""``foldaway verify``: proof for those who do not trust whoever ran a trial."""
 
 from __future__ import annotations
 
@@ -11,54 +11,15 @@ import msgspec
 import typer
 
 import foldaway as fa
-from foldaway.cli.commands.state import State, existing, read_key
-from foldaway.cli.terminal.options import AsJson, KeyOfState, Replace, given, written
-from foldaway.cli.terminal.printing import print_json, require_new, save_certificate
+from foldaway.cli.terminal.options import AsJson, KeyOfState, given
+from foldaway.cli.terminal.printing import print_json
+from foldaway.cli.terminal.saved_trial import existing, read_key
 from foldaway.cli.terminal.words import in_lines
 from foldaway.errors import UNREADABLE, StateError, instead_of
 from foldaway.evidence import verifying
-from foldaway.evidence.certificate import Certificate, issue
 from foldaway.evidence.ledger import ANSWERED, Ledger
-from foldaway.keeping.locks import locked
-from foldaway.keeping.user_keys import user_signer
 
 app = typer.Typer()
-
-
-@app.command()
-def certificate(
-    state: State,
-    output: Annotated[Path | None, written("STATE.certificate.json by default, - to print")] = None,
-    overwrite: Replace = False,
-    key: KeyOfState = None,
-) -> None:
-    """Write a signed certificate of what was done and found. Seal the trial first if it is over."""
-    file = existing(state)
-    target = state.with_name(f"{state.name}.certificate.json") if output is None else output
-    require_new(target, overwrite)
-    save_certificate(_issued(file, read_key(key)).dumps(), target)
-
-
-def _issued(file: Path, key: bytes | None) -> Certificate:
-    from foldaway.keeping.saved import is_encrypted, load
-    from foldaway.report.page.kept import planned
-    from foldaway.trial import open_saved
-
-    with locked(file, StateError(f"another program is using {file}; wait until it has finished.")):
-        if is_encrypted(file):
-            trial, positions = open_saved(file, key=key)
-            effects: str | None = trial.told().to_json()
-            trial.chronicle.audited(trial.tallies)
-            trial.save(file, positions=positions)
-            plan, ledger = trial.plan, trial.chronicle.ledger
-        else:
-            saved = load(file)
-            if saved.final is None or not saved.ledger:
-                raise StateError(f"{file} has no ledger, so there is nothing to certify.")
-            plan, effects, ledger = fa.Plan.loads(saved.final.plan), saved.final.effects, saved.ledger
-    if user_signer().key not in {entry.key for entry in ledger}:
-        raise StateError(f"another user has signed the ledger of {file}; only they can issue its certificate.")
-    return issue(user_signer(), plan.canonical().decode(), effects, ledger, planned(plan))
 
 
 @app.command()

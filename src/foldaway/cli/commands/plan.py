@@ -13,7 +13,6 @@ import msgspec
 import typer
 
 import foldaway as fa
-from foldaway.cli.commands import power
 from foldaway.cli.terminal.options import AsJson, Delimiter, KeyFile, PlanFile, given, written
 from foldaway.cli.terminal.printing import print_json
 from foldaway.cli.terminal.progress import file_progress, fold_earlier
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from foldaway.planning.drafting import Look, Roles
 
 app = typer.Typer(name="plan", help="Create and check plans.", no_args_is_help=True)
-app.add_typer(power.app)
 
 
 @app.command("check")

@@ -1,4 +1,4 @@
-"""``foldaway plan power``: how large a trial must be, or what one of a given size can show."""
+"""``foldaway power``: how large a trial must be, or what one can show: one of a given size, or one that goes on."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 import foldaway as fa
-from foldaway.cli.terminal.options import AsJson, Delimiter, KeyOfState, PerDay, PlanFile, flag, given
+from foldaway.cli.terminal.connecting import Authority, Reader
+from foldaway.cli.terminal.options import AsJson, Delimiter, KeyOfState, flag, given
 from foldaway.cli.terminal.progress import fold_earlier
+from foldaway.cli.terminal.saved_trial import SavedTrial, file_of, is_state
+from foldaway.cli.terminal.served_trial import CHANCE
+from foldaway.cli.terminal.where import ItsServer, find
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import EstimateError, instead_of
 from foldaway.sources.formats.paths import expand
@@ -29,7 +33,14 @@ def _each(value: str, help: str) -> Any:
 
 @app.command("power")
 def power(
-    plan: PlanFile,
+    where: Annotated[
+        str,
+        typer.Argument(
+            metavar="PLAN|WHERE",
+            help="A plan, a .toml or .json file; or a trial that goes on: a saved state, a store's folder, or a trial "
+            "on a server, by its name or address.",
+        ),
+    ],
     source: Annotated[
         Texts,
         typer.Option(
@@ -47,14 +58,21 @@ def power(
     margin: Annotated[Texts, _each("NUMBER", "How much worse the arm may be.")] = None,
     goal: Annotated[Texts, _each("GOAL", "different, better, 'not worse' or alike.")] = None,
     better: Annotated[Texts, _each("SIDE", "higher (the default) or lower.")] = None,
-    records: Annotated[float | None, typer.Option(help="Records of the whole trial.")] = None,
+    records: Annotated[
+        float | None, typer.Option(help="Records of the whole trial; WHERE: by default, twice as many as now.")
+    ] = None,
     units: Annotated[float | None, typer.Option(help="Units in the whole trial.")] = None,
-    days: Annotated[float | None, typer.Option(help="Days that the trial runs.")] = None,
+    days: Annotated[float | None, typer.Option(help="Days that the trial runs; WHERE: days from now.")] = None,
     records_per_unit: Annotated[float | None, typer.Option(help="The mean number of records of a unit.")] = None,
-    size_cv: Annotated[float, typer.Option(help="The standard deviation of that number, divided by its mean.")] = 0.0,
-    records_per_day: PerDay = None,
+    size_cv: Annotated[
+        float | None, typer.Option(help="The standard deviation of that number, divided by its mean.")
+    ] = None,
+    records_per_day: Annotated[float | None, typer.Option(help="Records that arrive in a day.")] = None,
     units_per_day: Annotated[float | None, typer.Option(help="New units that arrive in a day.")] = None,
-    chance: Annotated[float, typer.Option("--power", help="The chance of finding the effect.")] = 0.8,
+    width: Annotated[
+        float | None, typer.Option(help="WHERE: the width of an interval to wait for; prints when it is reached.")
+    ] = None,
+    chance: Annotated[float, typer.Option("--power", help="The chance of finding the effect.")] = CHANCE,
     alternative: Annotated[str | None, typer.Option(help="two-sided, greater or less; by default, the plan's.")] = None,
     correction: Annotated[
         str | None, typer.Option(help="holm, benjamini-hochberg or none; by default, the plan's.")
@@ -63,10 +81,47 @@ def power(
     plot: Annotated[Path | None, given("FILE", "Also plot the result: .svg, .png or .pdf.")] = None,
     delimiter: Delimiter = None,
     key: KeyOfState = None,
+    server: ItsServer = None,
+    token: Reader = None,
+    ca: Authority = None,
     json: AsJson = False,
 ) -> None:
-    """Say how large a trial must be, or what a given size can show."""
-    the_plan = fa.Plan.load(plan)
+    """Say how large a trial must be, or what a trial can show.
+
+    With a plan: how large the trial must be, or what one of a given size can show. With a trial that goes on: what it
+    can still find, and when its intervals will be narrow enough. For yourself: from a file, nothing is rounded.
+    """
+    only_plans = {
+        "from": source,
+        "level": level,
+        "sd": sd,
+        "correlation": correlation,
+        "explained": explained,
+        "effect": effect,
+        "margin": margin,
+        "goal": goal,
+        "better": better,
+        "units": units,
+        "records-per-unit": records_per_unit,
+        "size-cv": size_cv,
+        "units-per-day": units_per_day,
+        "alternative": alternative,
+        "correction": correction,
+        "plot": plot,
+        "delimiter": delimiter,
+    }
+    if not _is_plan(where):
+        if unfit := [f"--{name}" for name, value in only_plans.items() if value is not None]:
+            raise EstimateError(f"{where} is not a plan: {', '.join(unfit)} cannot be used for a trial that goes on.")
+        ahead = find(where, key, server, token, ca).outlook(
+            records=records, days=days, per_day=records_per_day, width=width, chance=chance, sequential=sequential
+        )
+        print(ahead.to_json() if json else ahead)
+        return
+
+    if width is not None:
+        raise EstimateError("--width is for a trial that goes on; for a plan, name the --effect to find.")
+    the_plan = fa.Plan.load(where)
     if relative:
         raise EstimateError(
             f"there is no option --relative; write a percentage of the level: --effect {the_plan.outcomes[0].name}=5%."
@@ -91,7 +146,7 @@ def power(
         days=days,
         power=chance,
         records_per_unit=records_per_unit,
-        size_cv=size_cv,
+        size_cv=size_cv or 0.0,
         records_per_day=records_per_day,
         units_per_day=units_per_day,
         alternative=alternative,  # type: ignore[arg-type]
@@ -104,6 +159,14 @@ def power(
         with instead_of((OSError, ValueError, ImportError), lambda error: EstimateError(unwritten.format(plot, error))):
             answer.plot().savefig(plot)
         tell(f"Plot written to {plot}.")
+
+
+def _is_plan(where: str) -> bool:
+    """Whether it is a plan's file, and not a trial."""
+    path = Path(where)
+    return path.suffix.lower() in (".toml", ".json") and not (
+        where.startswith(("http://", "https://")) or path.is_dir() or (path.is_file() and is_state(path))
+    )
 
 
 def _baselines(plan: fa.Plan, earlier: fa.Effects | None, said: Mapping[str, Texts]) -> dict[str, fa.Baseline]:
@@ -152,11 +215,10 @@ def _number(text: str, option: str) -> float:
 def _effects(sources: Sequence[str], plan: fa.Plan, delimiter: str | None, key: Path | None) -> fa.Effects:
     """The effects in a saved state, or in files of earlier records that are folded away under the plan."""
     from foldaway.calibrating import Earlier
-    from foldaway.cli.commands.state import file_of, is_state, own_effects, read_key
     from foldaway.sources.formats.files import column_names
 
-    if len(sources) == 1 and (file := Path(sources[0])).exists() and is_state(state := file_of(file)):
-        return own_effects(state, read_key(key))
+    if len(sources) == 1 and (file := Path(sources[0])).exists() and is_state(file_of(file)):
+        return SavedTrial(file, key).effects()
     paths = expand(list(sources))
     has_arms = all(plan.arm in column_names(path, delimiter) for path in paths if isinstance(path, Path))
     earlier = Earlier(plan, has_arms=has_arms)

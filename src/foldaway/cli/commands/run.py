@@ -13,6 +13,7 @@ import typer
 import foldaway as fa
 from foldaway.cli.commands.sql import Sums
 from foldaway.cli.commands.state import require_savable, tell_saved
+from foldaway.cli.terminal.connecting import extra
 from foldaway.cli.terminal.leaving import interruptible
 from foldaway.cli.terminal.options import AllEffects, AsJson, Delimiter, KeyFile, Overwrite, PlanFile, Save, flag, given
 from foldaway.cli.terminal.printing import print_effects, save_report
@@ -127,11 +128,27 @@ def run(
 def demo(
     records: Annotated[int, typer.Option(min=1_000, help="How many records to simulate.")] = 200_000,
     seed: Annotated[int, typer.Option(help="The simulation's seed.")] = 0,
+    report: Annotated[Path, given("FILE", "Where to write the report.")] = Path("foldaway-demo.html"),
+    live: Annotated[
+        bool, flag("live", "Start a server on this machine instead, and stream simulated records into its dashboard.")
+    ] = False,
+    minutes: Annotated[float, typer.Option(min=0.01, help="With --live: for how long.")] = 10.0,
 ) -> None:
-    """Simulate a trial and compare it with kept rows."""
+    """Simulate a trial, beside kept rows or live.
+
+    It compares the effects with an analysis of kept rows, and writes a report.
+    """
+    if live:
+        with extra():
+            from foldaway.simulation.live import stream_live
+
+        stream_live(60 * minutes, seed, lambda sentence: print(sentence, flush=True))
+        return
     from foldaway.simulation.demo import demonstrate
 
-    demonstrate(records, seed, file_progress)
+    require_place(report)
+    trial = demonstrate(records, seed, file_progress)
+    save_report(trial.report(), report)
 
 
 def _fold_sums(

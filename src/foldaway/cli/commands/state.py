@@ -1,4 +1,4 @@
-"""What is done with saved states: merge, effects, report, export, seal, release; and where one may be saved."""
+"""What is done with saved states: merge, seal, release; and where one may be saved."""
 
 from __future__ import annotations
 
@@ -11,27 +11,12 @@ from typing import Annotated
 import typer
 
 import foldaway as fa
-from foldaway.cli.terminal.connecting import QUESTION, Authority, Reader, connect
 from foldaway.cli.terminal.leaving import interruptible
-from foldaway.cli.terminal.options import (
-    AllEffects,
-    AsJson,
-    Days,
-    KeyOfState,
-    Overwrite,
-    PerDay,
-    Save,
-    Width,
-    Yes,
-    written,
-)
-from foldaway.cli.terminal.printing import place_of_report, print_answer, print_effects, save_report
+from foldaway.cli.terminal.options import AllEffects, AsJson, KeyOfState, Overwrite, Save, Yes
+from foldaway.cli.terminal.printing import print_effects
+from foldaway.cli.terminal.saved_trial import existing, file_of, finish, in_use, is_state, read_key
 from foldaway.cli.terminal.words import confirm, tell
 from foldaway.errors import SealedError, StateError, TooEarly
-from foldaway.evidence.ledger import head_sentence
-from foldaway.keeping.disk import destroy_file, replace_file
-from foldaway.keeping.locks import locked
-from foldaway.keeping.secret import read_or_make_key
 
 app = typer.Typer()
 
@@ -69,98 +54,6 @@ def merge(
 
 
 @app.command()
-def effects(
-    state: Annotated[
-        str,
-        typer.Argument(
-            metavar="STATE|STORE|URL",
-            help="A file written by --save, the folder of a consumer's store, or the address of a server's trial: "
-            "https://host/v1/trials/NAME.",
-        ),
-    ],
-    key: KeyOfState = None,
-    token: Reader = None,
-    ca: Authority = None,
-    json: AsJson = False,
-    everything: AllEffects = False,
-) -> None:
-    """Print the effects of a trial. Effects from a state or a store are not rounded, so they are for yourself."""
-    if state.startswith(("http://", "https://")):
-        from foldaway.federated.link import trial_address
-
-        address, name = trial_address(state)
-        with connect(address.removesuffix(f"/v1/trials/{name}"), token or "", ca, patience=QUESTION) as client:
-            answer = client.effects(name)
-        print_answer(answer, json, everything=everything)
-        return
-
-    found = own_effects(file_of(Path(state)), read_key(key))
-    print(found.to_json() if json else found.to_string(all=everything))
-
-
-@app.command()
-def outlook(
-    state: State,
-    records: Annotated[
-        float | None, typer.Option(help="Look ahead to this many records in total; by default, twice as many as now.")
-    ] = None,
-    days: Days = None,
-    records_per_day: PerDay = None,
-    width: Width = None,
-    power: Annotated[float, typer.Option(help="The chance of finding the smallest effect.")] = 0.8,
-    sequential: Annotated[
-        bool, typer.Option("--sequential", help="Use the any-time interval, which is valid however often you look.")
-    ] = False,
-    key: KeyOfState = None,
-    json: AsJson = False,
-) -> None:
-    """Say what a trial can still find, and when. The numbers are not rounded, so they are for yourself."""
-    ahead = own_effects(file_of(state), read_key(key)).outlook(
-        records=records, days=days, records_per_day=records_per_day, width=width, power=power, sequential=sequential
-    )
-    print(ahead.to_json() if json else ahead)
-
-
-@app.command()
-def report(
-    state: State,
-    output: Annotated[Path | None, written("STATE.html by default, - to print")] = None,
-    exact: Annotated[
-        bool, typer.Option("--exact", help="Do not round. The page is then for yourself, not for others.")
-    ] = False,
-    key: KeyOfState = None,
-) -> None:
-    """Write what a trial found as one HTML page. It needs no other file and no network."""
-    from foldaway.keeping.saved import load
-    from foldaway.report.page.page import effects_page
-    from foldaway.trial import open_saved
-
-    file, secret = file_of(state), read_key(key)
-    target = place_of_report(output, state.with_name(f"{state.name}.html"))
-    saved = load(file, secret)
-    if saved.final is not None and exact:
-        raise SealedError(f"{state} is sealed, and its exact numbers are gone; leave out --exact for a rounded report.")
-    if saved.final is not None:
-        page = effects_page(fa.Effects.load(file), saved.ledger)
-    else:
-        told: fa.Effects | None = None if exact else tell_from(file, secret)
-        trial, positions = open_saved(file, key=secret)
-        page = trial.report(positions=positions, told=told)
-    print(page) if str(target) == "-" else save_report(page, target)
-
-
-@app.command()
-def export(state: State, output: Annotated[Path, written("- to print")] = Path("-"), key: KeyOfState = None) -> None:
-    """Write the effects for others, as JSON. They are rounded, and updated only after the trial has grown enough."""
-    text = tell_from(file_of(state), read_key(key)).to_json()
-    if str(output) == "-":
-        print(text)
-    else:
-        replace_file(output, f"{text}\n".encode())
-        tell(f"Effects written to {output}, rounded for others.")
-
-
-@app.command()
 def seal(
     state: State,
     key: KeyOfState = None,
@@ -177,7 +70,7 @@ def seal(
     from foldaway.trial import open_saved
 
     file, exact_effects = existing(state), None
-    with locked(file, StateError(f"another program is using {state}; wait until it has finished.")):
+    with in_use(file):
         if is_encrypted(file):
             trial, positions = open_saved(file, key=read_key(key))
             if trial.plan.release is not None:
@@ -219,7 +112,7 @@ def release(state: State, key: KeyOfState = None, json: AsJson = False, everythi
     from foldaway.trial import open_saved
 
     file = existing(state)
-    with locked(file, StateError(f"another program is using {state}; wait until it has finished.")):
+    with in_use(file):
         if is_encrypted(file):
             trial, positions = open_saved(file, key=read_key(key))
             trial.release(everywhere=False)
@@ -231,69 +124,6 @@ def release(state: State, key: KeyOfState = None, json: AsJson = False, everythi
     if found.plan.release is None:
         raise SealedError(f"{state} is sealed, and its plan has no `release`, so its effects have no noise.")
     print(found.to_json() if json else found.to_string(all=everything))
-
-
-def existing(state: Path) -> Path:
-    """The file of a state, which must be there."""
-    file = file_of(state)
-    if not file.is_file():
-        raise StateError(f"there is no state {state}.")
-    return file
-
-
-def finish(file: Path, key: Path | None) -> str:
-    """Destroy the keys of a sealed trial, its own, if it is the user's, and one in a file; say its ledger's head."""
-    from foldaway.keeping.saved import load
-    from foldaway.trial import finish_sealing
-
-    if load(file).final is None:
-        return ""
-    if key is not None:
-        try:
-            destroy_file(key)  # overwritten before it is removed
-        except OSError as error:
-            tell(f"The trial is closed, but its key {key} cannot be destroyed: {error.strerror}.")
-    return head_sentence(finish_sealing(file, given=key is not None and not key.exists()).head)
-
-
-def own_effects(file: Path, key: bytes | None) -> fa.Effects:
-    """The effects in a state, exactly; of a trial that has ended, those that are left."""
-    from foldaway.keeping.saved import load
-    from foldaway.trial import open_saved
-
-    if (file.exists() and not is_state(file)) or load(file, key).final is not None:
-        return fa.Effects.load(file)
-    return open_saved(file, key=key)[0].read()
-
-
-def tell_from(file: Path, key: bytes | None) -> fa.Effects:
-    """Effects for others from a saved state, which remembers what was told."""
-    from foldaway.keeping.saved import is_encrypted
-    from foldaway.trial import open_saved
-
-    if file.is_file() and not is_encrypted(file):
-        return fa.Effects.load(file)
-    with locked(file, StateError(f"another program is using {file}; wait until it has finished.")):
-        trial, positions = open_saved(file, key=key)
-        told = trial.told()
-        trial.save(file, positions=positions)
-    return told
-
-
-def read_key(file: Path | None) -> bytes | None:
-    """The key in a file; none if it is this user's own."""
-    return None if file is None else read_or_make_key(file, new=False)
-
-
-def file_of(state: Path) -> Path:
-    """The file of a state: itself, or the one in a consumer's store."""
-    if not state.is_dir():
-        return state
-    if (state / "foldaway.db").exists():
-        raise StateError(f"{state} is the folder of a server: ask the server, with foldaway trial effects NAME.")
-    if not (state / "state").exists():
-        raise StateError(f"the store {state} holds no records yet.")
-    return state / "state"
 
 
 def tell_saved(path: Path) -> None:
@@ -323,11 +153,3 @@ def require_savable(target: Path | None, resume: Path | None, overwrite: bool) -
         raise StateError(
             f"{target} already contains a state: continue it with --resume {target}, or use --overwrite to replace it."
         )
-
-
-def is_state(path: Path) -> bool:
-    """Whether a file is a saved state."""
-    from foldaway.keeping.saved import is_saved
-
-    with path.open("rb") as file:
-        return is_saved(file.read(8))

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
 import foldaway as fa
 from foldaway.cli.terminal.connecting import QUESTION, Authority, Server, Token, TrialName, connect
-from foldaway.cli.terminal.options import AllEffects, AsJson, Days, PlanFile, Replace, Width, Yes, flag, written
-from foldaway.cli.terminal.printing import (
-    place_of_report,
-    print_answer,
-    print_json,
-    require_new,
-    save_certificate,
-    save_report,
-)
+from foldaway.cli.terminal.options import AllEffects, AsJson, PlanFile, Yes, flag
+from foldaway.cli.terminal.printing import print_answer, print_json
 from foldaway.cli.terminal.words import confirm, in_lines, tell
 from foldaway.errors import ServerError
 from foldaway.evidence.ledger import head_sentence
-from foldaway.report.page.document import Report
 from foldaway.table import text_table
 
 app = typer.Typer(name="trial", help="Manage trials on a server.", no_args_is_help=True)
@@ -55,65 +45,6 @@ def create(plan: PlanFile, server: Server, token: Token, ca: Authority = None, j
     tell(f"Next, with the ingest token as FOLDAWAY_TOKEN: {following}")
     if made.get("ledger_head") and made.get("new", True):
         print("\n" + in_lines(head_sentence(made["ledger_head"])))
-
-
-@app.command("effects")
-def effects(
-    name: TrialName,
-    server: Server,
-    token: Token,
-    ca: Authority = None,
-    exact: Exact = False,
-    json: AsJson = False,
-    everything: AllEffects = False,
-) -> None:
-    """Print the effects of a trial so far."""
-    with connect(server, token, ca, patience=QUESTION) as client:
-        answer = client.effects(name, exact=exact)
-    print_answer(answer, json, everything=everything)
-
-
-@app.command("outlook")
-def outlook(
-    name: TrialName,
-    server: Server,
-    token: Token,
-    records: Annotated[
-        int | None, typer.Option(help="Look ahead to this many records in total; by default, twice as many as now.")
-    ] = None,
-    days: Days = None,
-    width: Width = None,
-    ca: Authority = None,
-    json: AsJson = False,
-) -> None:
-    """What a trial can still find, however often you look."""
-    with connect(server, token, ca, patience=QUESTION) as client:
-        answer = client.outlook(name, records=records, days=days, width=width)
-    if json:
-        print_json(answer)
-        return
-
-    from foldaway.effects.outlook import Forecast, Outlook
-
-    rows = msgspec.convert(answer["rows"], tuple[Forecast, ...])
-    about = {field: answer[field] for field in ("records", "by", "days", "power", "confidence")}
-    print(Outlook(rows=rows, trial=name, sequential=True, wanted_width=width, **about))
-
-
-@app.command("report")
-def report(
-    name: TrialName,
-    server: Server,
-    token: Token,
-    output: Annotated[Path | None, written("NAME.html by default, - to print")] = None,
-    ca: Authority = None,
-    exact: Exact = False,
-) -> None:
-    """Write what a trial found so far as one HTML page."""
-    target = place_of_report(output, Path(f"{name}.html"))
-    with connect(server, token, ca, patience=QUESTION) as client:
-        page = Report(client.report(name, exact=exact))
-    print(page) if str(target) == "-" else save_report(page, target)
 
 
 @app.command("close")
@@ -163,23 +94,6 @@ def close(
 def _is_open(status: dict[str, Any]) -> bool:
     """Whether nobody has begun to close a trial."""
     return bool((status["federated"] or {}).get("stage", status["status"]) == "open")
-
-
-@app.command("certificate")
-def certificate(
-    name: TrialName,
-    server: Server,
-    token: Token,
-    ca: Authority = None,
-    output: Annotated[Path | None, written("NAME.certificate.json by default, - to print")] = None,
-    overwrite: Replace = False,
-) -> None:
-    """Write the signed certificate of a closed trial. It has the plan, the effects, and the ledger of what happened."""
-    target = Path(f"{name}.certificate.json") if output is None else output
-    require_new(target, overwrite)
-    with connect(server, token, ca, patience=QUESTION) as client:
-        issued = client.certificate(name)
-    save_certificate(issued, target)
 
 
 @app.command("status")

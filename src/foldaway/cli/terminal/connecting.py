@@ -23,7 +23,8 @@ Token = Annotated[
     ),
 ]
 Reader = Annotated[
-    str | None, typer.Option(envvar="FOLDAWAY_TOKEN", help="URL: a token to read it; FOLDAWAY_TOKEN is safer.")
+    str | None,
+    typer.Option(envvar="FOLDAWAY_TOKEN", help="A token for the server; prefer FOLDAWAY_TOKEN."),
 ]
 Authority = Annotated[
     Path | None, typer.Option("--ca", envvar="FOLDAWAY_CA", help="The certificate authority of an https server.")

@@ -48,13 +48,6 @@ def written(by_default: str) -> Any:
     return typer.Option("--output", "-o", metavar="FILE", help=f"Where to write it; {by_default}.")
 
 
-# How far ahead of a trial to look.
-Days = Annotated[float | None, typer.Option(help="Look ahead this many days.")]
-PerDay = Annotated[float | None, typer.Option(help="Records that arrive in a day.")]
-Width = Annotated[
-    float | None, typer.Option(help="The width of an interval to wait for; prints when it will be reached.")
-]
-
 Yes = Annotated[bool, flag("yes", "Do not ask for confirmation.")]
 
 # How effects are printed.

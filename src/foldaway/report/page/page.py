@@ -156,7 +156,7 @@ def _proven(ledger: Ledger) -> Iterator[Section]:
     lead = (
         "The trial keeps a ledger: each entry is signed and names the one before it, so none can be changed or removed "
         "unnoticed. If the head below was published elsewhere, nobody can have written the entries later. "
-        "`foldaway certificate` (of a trial on a server, `foldaway trial certificate`) gives you a file with all of "
+        "`foldaway certificate` gives you a file with all of "
         "it, which others can check without trusting you."
     )
     rows = [[time, event[0].upper() + event[1:]] for time, event in events(ledger)]

@@ -1,0 +1,85 @@
+"""A trial on a server: what commands ask of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from foldaway.cli.terminal.connecting import QUESTION, connect
+from foldaway.errors import EstimateError
+from foldaway.report.page.document import Report
+
+if TYPE_CHECKING:
+    from foldaway.client import Client
+    from foldaway.effects.outlook import Outlook
+
+CHANCE = 0.8
+"""The chance to find an effect, unless another is asked for."""
+
+
+@dataclass(frozen=True)
+class ServedTrial:
+    """A trial on a server.
+
+    Attributes:
+        name: The trial's name.
+        server: The server's address.
+        token: A token for it; the server says if it is missing.
+        authority: A file with the certificate authority for https.
+    """
+
+    name: str
+    server: str
+    token: str | None = None
+    authority: Path | None = None
+
+    def named(self, suffix: str) -> Path:
+        """Where to write something about the trial, by default: in this folder."""
+        return Path(f"{self.name}{suffix}")
+
+    def connect(self, patience: float = QUESTION) -> Client:
+        """A client of the server, which goes on trying for so many seconds."""
+        return connect(self.server, self.token or "", self.authority, patience=patience)
+
+    def effects(self, *, exact: bool) -> dict[str, Any]:
+        """The answer with its effects: those for others, unless they are to be exact."""
+        with self.connect() as client:
+            return client.effects(self.name, exact=exact)
+
+    def outlook(
+        self,
+        *,
+        records: float | None,
+        days: float | None,
+        per_day: float | None,
+        width: float | None,
+        chance: float,
+        sequential: bool,
+    ) -> Outlook:
+        """What it can still find, however often one looks: the server knows how many records come in a day."""
+        from foldaway.effects.outlook import Forecast, Outlook
+
+        if per_day is not None or chance != CHANCE:
+            raise EstimateError(
+                f"a server knows how many records arrive in a day, and its chance to find an effect is {CHANCE}: leave "
+                "out --records-per-day and --power."
+            )
+        by = None if records is None else int(records)
+        with self.connect() as client:
+            answer = client.outlook(self.name, records=by, days=days, width=width)
+        rows = msgspec.convert(answer["rows"], tuple[Forecast, ...])
+        about = {field: answer[field] for field in ("records", "by", "days", "power", "confidence")}
+        return Outlook(rows=rows, trial=self.name, sequential=True, wanted_width=width, **about)
+
+    def report(self, *, exact: bool) -> Report:
+        """What it found, as a page; for others, unless it is to be exact."""
+        with self.connect() as client:
+            return Report(client.report(self.name, exact=exact))
+
+    def certificate(self) -> bytes:
+        """What was done and found, signed by the server."""
+        with self.connect() as client:
+            return client.certificate(self.name)
