@@ -74,15 +74,14 @@ export class Device {
     if (given !== undefined && given.name !== name) {
       throw new PlanError("the plan is that of another trial than the one in the address.")
     }
-    if (given !== undefined && kept !== undefined && fingerprintOf(kept) !== given.fingerprint) {
-      throw new PlanError("this device knows the trial under another plan; a plan never changes.")
-    }
+    if (given !== undefined) requireSame(given, kept)
     if (kept !== undefined && "forgotten" in kept) return new Device(name, link, store, undefined, options)
     const known = kept === undefined ? undefined : await readPlan(utf8(kept.plan))
     const plan = known ?? given ?? (await readPlan(await servedPlan(link, options.patience ?? 10)))
     if (plan.name !== name) throw new PlanError("the address answers with the plan of another trial.")
     modeOf(plan.mode) // before anything is kept
     const state = kept ?? (await begun(store, plan))
+    requireSame(plan, state)
     const drawn = "forgotten" in state || state.identity === "" ? undefined : await draw(plan, fromBase64(state.identity))
     return new Device(name, link, store, "forgotten" in state ? undefined : { plan, drawn }, options)
   }
@@ -184,8 +183,11 @@ async function planIn(plan: Uint8Array | string | undefined): Promise<Plan | und
   return plan === undefined ? undefined : await readPlan(typeof plan === "string" ? utf8(plan) : plan)
 }
 
-function fingerprintOf(kept: Kept): string {
-  return "forgotten" in kept ? kept.forgotten : kept.fingerprint
+function requireSame(plan: Plan, kept: Kept | undefined): void {
+  if (kept === undefined) return
+  const known = "forgotten" in kept ? kept.forgotten : kept.fingerprint
+  if (known === "" || known === plan.fingerprint) return
+  throw new PlanError("this device knows the trial under another plan; a plan never changes.")
 }
 
 /** Keep a new device, unless another program or tab has just made one: then that one. */
