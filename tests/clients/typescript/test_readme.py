@@ -16,7 +16,7 @@ from servers import Nursery
 from shop import HEAD, shop
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, ConsoleMessage
 
 SHOWN = re.compile(r"^```js\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -67,7 +67,8 @@ def test_in_node(node_package: Path, served_from: Nursery, tmp_path: Path) -> No
 
 @pytest.mark.once
 def test_in_a_page(browser: Browser, node_package: Path, served_from: Nursery, tmp_path: Path) -> None:
-    said, errors = [], []
+    said: list[str] = []
+    errors: list[str] = []
     folder = tmp_path / "shop"
     folder.mkdir()
     with (
@@ -81,7 +82,11 @@ def test_in_a_page(browser: Browser, node_package: Path, served_from: Nursery, t
         (folder / "index.html").write_text(page_text, encoding="utf-8")
         context = browser.new_context()
         page = context.new_page()
-        page.on("console", lambda told: (errors if told.type == "error" else said).append(told.text))
+
+        def listen(told: ConsoleMessage) -> None:
+            (errors if told.type == "error" else said).append(told.text)
+
+        page.on("console", listen)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(origin)
         page.wait_for_function("document.title === 'ended'")
