@@ -79,7 +79,7 @@ export class Link {
     try {
       return JSON.parse(new TextDecoder().decode(answer)) as Record<string, unknown>
     } catch {
-      throw new ServerError("the server's answer is not JSON; is the address right, and does nobody answer in between?", 200)
+      throw new ServerError("the server's answer is not JSON; is the address right, and does nobody answer in between?")
     }
   }
 

@@ -107,7 +107,7 @@ export class Reporting {
     }
     const headers = { "Content-Type": "application/json" }
     const { durable } = await this.link.askJson("POST", `/${kind}`, { body, headers, patience })
-    if (typeof durable !== "boolean") throw new ServerError("the server's answer is not one that a device expects.", 200)
+    if (typeof durable !== "boolean") throw new ServerError("the server's answer is not one that a device expects; is the address right?")
     return durable
   }
 }

@@ -1,8 +1,9 @@
 /** Devices and senders that do what they are told: one line of JSON in, one line out. Tests start this, and kill it. */
 import { createInterface } from "node:readline"
-import { Device, type DeviceOptions, FoldawayError, RecordError, ServerError } from "../src/index.js"
+import { Device, type DeviceOptions, FoldawayError, RecordError, Sender, type SenderOptions, ServerError } from "../src/index.js"
 
 const devices = new Map<string, Device>()
+const senders = new Map<string, Sender>()
 
 type Words = readonly [name: string, what: string, ...rest: unknown[]]
 
@@ -12,6 +13,12 @@ async function done([name, what, ...rest]: Words): Promise<unknown> {
     devices.set(name, device)
     return (await device.status()).state === "forgotten" ? null : device.arm
   }
+  if (what === "sender") {
+    senders.set(name, new Sender(rest[0] as string, rest[1] as SenderOptions))
+    return null
+  }
+  const sender = senders.get(name)
+  if (sender !== undefined) return await sent(sender, what, rest)
   const device = devices.get(name)
   if (device === undefined) throw new Error("it is not open")
   switch (what) {
@@ -28,6 +35,22 @@ async function done([name, what, ...rest]: Words): Promise<unknown> {
       return await device.forget(rest[0] as { keepReport?: boolean })
   }
   throw new Error(`nobody can ${what}`)
+}
+
+async function sent(sender: Sender, what: string, rest: unknown[]): Promise<unknown> {
+  switch (what) {
+    case "send":
+      return await sender.send(rest[0] as Record<string, unknown>[])
+    case "send-all": // at once, as an app that does not wait does
+      return await Promise.all((rest[0] as Record<string, unknown>[][]).map((records) => sender.send(records)))
+    case "deliver":
+      return await sender.deliver()
+    case "durable":
+      return await sender.durable()
+    case "held":
+      return sender.held
+  }
+  throw new Error(`no sender can ${what}`)
 }
 
 for await (const line of createInterface({ input: process.stdin })) {
