@@ -1,4 +1,4 @@
-"""What is done with saved states: merge, seal, release; and where one may be saved."""
+"""What is done with saved states: merge, look, seal, release; and where one may be saved."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 
 import foldaway as fa
 from foldaway.cli.terminal.leaving import interruptible
-from foldaway.cli.terminal.options import AllEffects, AsJson, KeyOfState, Overwrite, Save, Yes
+from foldaway.cli.terminal.options import AllEffects, AsJson, KeyOfState, Overwrite, Save, Yes, flag
 from foldaway.cli.terminal.printing import print_effects
 from foldaway.cli.terminal.saved_trial import existing, file_of, finish, in_use, is_state, read_key
 from foldaway.cli.terminal.words import confirm, tell
@@ -100,6 +100,35 @@ def seal(
     tell(head)
     found = exact_effects if exact and exact_effects is not None else fa.Effects.load(file)
     print(found.to_json() if json else found.to_string(all=everything))
+
+
+@app.command()
+def look(
+    state: State,
+    last: Annotated[
+        bool,
+        flag("last", "The trial ends here, with less information than was planned: spend all of the error rate."),
+    ] = False,
+    key: KeyOfState = None,
+    json: AsJson = False,
+    everything: AllEffects = False,
+) -> None:
+    """Take the planned look that is due, and remember it in the state. Prints what it found.
+
+    The plan's `looks` say when looks are due. Safe to repeat: without new information nothing more is spent.
+    """
+    from foldaway.trial import open_saved
+
+    file = existing(state)
+    with in_use(file):
+        trial, positions = open_saved(file, key=read_key(key))
+        before = trial.looks
+        trial.look(last=last)
+        if trial.looks != before:
+            trial.save(file, positions=positions)
+    if trial.looks == before:
+        tell("No further look is due; this is what the last one found, beside the effects as they are now.")
+    print_effects(trial, json=json, everything=everything)
 
 
 @app.command()
