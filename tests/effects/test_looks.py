@@ -129,7 +129,8 @@ def test_futility_stops_and_does_not_bind() -> None:
 def test_the_last_look_spends_all_and_says_what_was_not_shown() -> None:
     trial = trial_of(plan_of(), 1_060, 0.0)
     look = trial.look()
-    assert (look.last, look.spent, look.arms[0].found) == (True, pytest.approx(0.05), "not shown")
+    assert (look.last, look.arms[0].found) == (True, "not shown")
+    assert look.spent == pytest.approx(0.05)
     assert look.arms[0].upper == pytest.approx(1.959964, abs=1e-5)
     assert look.arms[0].ci_lower is not None
     assert trial.effects().decisions()[0].choice == "undecided"
@@ -141,13 +142,14 @@ def test_a_trial_that_ends_early_spends_what_is_left() -> None:
     trial.look()
     trial.fold(records(trial.plan, 40, 4, 0.0))
     look = trial.look(last=True)
-    assert (look.fraction, look.last, look.spent) == (0.66, True, pytest.approx(0.05))
+    assert (look.fraction, look.last) == (0.66, True)
+    assert look.spent == pytest.approx(0.05)
     assert look.arms[0].upper == bounds_at(design_of(trial.plan), [0.62, 0.66], last=True).upper[1]
 
 
 def test_several_arms_share_the_error_rate_by_holms_steps() -> None:
     plan = plan_of(arms=3)
-    trial = trial_of(plan, 600, 0.8, 0.0)
+    trial = trial_of(plan, 600, 0.8, 0.0, seed=2)
     strong, weak = trial.look().arms
     design = design_of(plan)
     assert strong.found == "stop for benefit"

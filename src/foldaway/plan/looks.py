@@ -47,11 +47,6 @@ class Information(Part, frozen=True, kw_only=True):
     units: Count | None = None
     error: Error | None = None
 
-    def faults(self) -> Iterator[str]:
-        """What is wrong with the settings taken together."""
-        if (self.units is None) == (self.error is None):
-            yield "`looks.information` must have either `units` or `error`."
-
 
 class Looks(Part, frozen=True, kw_only=True):
     """Planned looks at the one primary outcome, which then has no verdict at any other time.
@@ -91,7 +86,11 @@ class Looks(Part, frozen=True, kw_only=True):
 
     def faults(self) -> Iterator[str]:
         """What is wrong with the settings taken together."""
-        if self.at[0] < _APART or self.at[-1] != 1 or any(b - a < _APART for a, b in pairwise(self.at)):
+        both = self.units is not None and self.error is not None
+        if both or (self.units is None and self.error is None):
+            yield "`looks.information` must have either `units` or `error`."
+        steps = [after - before for before, after in pairwise([0.0, *self.at])]
+        if self.at and (self.at[-1] != 1 or min(steps) < _APART - 1e-9):
             yield f"`looks.at` must rise from at least {_APART:g}, in steps of at least {_APART:g}, and end with 1."
         for name, rate in (("spending", self.spending), ("futility", self.futility)):
             if not isinstance(rate, str):

@@ -113,9 +113,9 @@ def look(
     json: AsJson = False,
     everything: AllEffects = False,
 ) -> None:
-    """Take the planned look that is due, and remember it in the state. Prints what it found.
+    """Take the planned look that is due, and print what it found.
 
-    The plan's `looks` say when looks are due. Safe to repeat: without new information nothing more is spent.
+    The look is saved in the state. The plan's `looks` say when one is due. Safe to repeat: without new information nothing more is spent.
     """
     from foldaway.trial import open_saved
 
