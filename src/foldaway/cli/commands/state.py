@@ -115,7 +115,8 @@ def look(
 ) -> None:
     """Take the planned look that is due, and print what it found.
 
-    The look is saved in the state. The plan's `looks` say when one is due. Safe to repeat: without new information nothing more is spent.
+    The look is saved in the state. The plan's `looks` say when one is due. Safe to repeat: without new information
+    nothing more is spent.
     """
     from foldaway.trial import open_saved
 
