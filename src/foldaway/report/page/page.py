@@ -79,18 +79,21 @@ def _glance(effects: Effects) -> Section:
     judged = [line.verdict for line in lines]
     several = len({each.arm for each in judged}) > 1
     arms = ["Control", "In the arm"] if several else [judged[0].control, judged[0].arm]
-    header = ["Outcome", *(["Arm"] if several else []), "Verdict", "Effect"]
+    header = ["Outcome and arm" if several else "Outcome", "Verdict", "Effect"]
     header += [f"{100 * effects.confidence:g} % interval", *arms]
     rows = [
         [
-            html(named(each.label), tag("small", " ", named(each.measure)) if each.measure else None),
-            *([html(named(each.arm))] if several else []),
+            html(
+                named(each.label),
+                tag("small", " ", named(each.measure)) if each.measure else None,
+                tag("div", named(each.arm), class_="arm") if several else None,
+            ),
             mark(each),
             *map(typeset, (line.effect, line.interval, line.control_level, line.level)),
         ]
         for line, each in zip(lines, judged, strict=True)
     ]
-    body = table("Every outcome at a glance", header, rows, left=2 + several), notes(explanations(effects))
+    body = table("Every outcome at a glance", header, rows, left=2), notes(explanations(effects))
     return Section("glance", "At a glance", tag("div", body, class_="card"))
 
 
