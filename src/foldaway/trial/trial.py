@@ -41,6 +41,7 @@ from foldaway.plan.arms import secret_arm
 from foldaway.records import Fault, Faults, check
 from foldaway.records.faults import FaultyBatch
 from foldaway.records.values import WRONG_TYPE
+from foldaway.table import ABSENT, html_table
 from foldaway.tallies import Held, Lean, empty_holding, grouped_of, restored_holding
 from foldaway.tallies.answer import read_answer
 from foldaway.tallies.levels import marked
@@ -515,6 +516,14 @@ class Trial:
     def __repr__(self) -> str:
         counts = ", ".join(f"{arm}={n:_}" for arm, n in self.counts.items())
         return f"Trial: {self.plan.name} | n={self.n:_} | {counts}"
+
+    def _repr_html_(self) -> str:
+        """What it is and how many records are in it; looking at a trial computes no effects."""
+        n = self.n
+        rows = [[arm, f"{count:,}", f"{100 * count / n:.1f} %" if n else ABSENT] for arm, count in self.counts.items()]
+        table = html_table(["arm", "records", "share"], rows, f"{self.plan.name}: {many(n, 'record')} folded")
+        after = "trial.report() shows the final effects." if self.sealed else "trial.effects() shows the effects."
+        return f"<div>{table}<p>No record is kept. {after}</p></div>"
 
 
 def open_saved(
