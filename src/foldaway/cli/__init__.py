@@ -1,7 +1,7 @@
 """The command line.
 
 Each module of ``commands`` has the commands of its name, and those that belong to them: ``run`` also demo, ``state``
-merge, ``asking`` effects, report and certificate, ``evidence`` verify, ``serve`` also key and rotate,
+merge and look, ``asking`` effects, report and certificate, ``evidence`` verify, ``serve`` also key and rotate,
 ``sql`` what ``run`` does with a database's sums, ``federated`` also those of sites.
 """
 

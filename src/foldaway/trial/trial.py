@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from foldaway.effects import Effects
 from foldaway.effects.door import OWN, Door
+from foldaway.effects.looks import look_at
+from foldaway.effects.looks_taken import Look
 from foldaway.effects.reading import read_effects
 from foldaway.errors import (
     FixedWarning,
@@ -67,6 +69,7 @@ class TrialState(msgspec.Struct):
     told: Told | None = None
     labels: list[str] | msgspec.UnsetType = msgspec.UNSET  # of a trial of answers of databases
     newcomers: tuple[int, int, list[int]] | None = None  # between workers of one run alone
+    looks: tuple[Look, ...] | msgspec.UnsetType = msgspec.UNSET  # of a plan with planned looks
 
 
 class Trial:
@@ -366,9 +369,45 @@ class Trial:
         """
         return self.chronicle.tell(self.tallies, self.dropped, self.secret)
 
+    def look(self, *, last: bool = False) -> Look:
+        """Take the planned look that is due, and remember it: it is saved with the trial.
+
+        A look spends some of the error rate. Without enough new information, the last look is given again, and nothing
+        more is spent.
+
+        Args:
+            last: Whether the trial ends here, although less information has come than was planned: what is left of the
+                error rate is spent.
+
+        Raises:
+            EstimateError: The plan has no `looks`; or its effects cannot be trusted.
+            TooEarly: The first look is not due yet, or there is no effect.
+
+        Example:
+            >>> from foldaway.plan import Mean
+            >>> looks = {"information": {"units": 600}, "at": [0.5, 1.0]}
+            >>> outcomes = [Mean("y", better="higher")]
+            >>> trial = Trial(Plan(name="demo", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=outcomes, looks=looks))
+            >>> trial.fold({"g": ["a", "b"] * 150, "y": [i % 7 + 3.0 * (i % 2) for i in range(300)]})
+            >>> look = trial.look()
+            >>> look.fraction, round(look.spent, 4), look.arms[0].found
+            (0.5, 0.0031, 'stop for benefit')
+        """
+        found = look_at(self.read(), self.looks, last=last)
+        if found is not None:
+            self.chronicle.looks = (*self.looks, found)
+        return self.looks[-1]
+
+    @property
+    def looks(self) -> tuple[Look, ...]:
+        """The planned looks that were taken."""
+        return self.chronicle.looks
+
     def read(self, door: Door = OWN, *, population: bool = True, control: str | None = None) -> Effects:
         """The effects through one of the two doors, without the gate of `told` and the warnings of `effects`."""
-        return read_effects(self.plan, self.tallies, self.dropped, door, population=population, control=control)
+        return read_effects(
+            self.plan, self.tallies, self.dropped, door, population=population, control=control, looks=self.looks
+        )
 
     @property
     def released(self) -> bool:
@@ -441,6 +480,7 @@ class Trial:
             self.chronicle.told,
             sorted(self.labels) or msgspec.UNSET,
             (new.records, new.units, sorted(new.hashes)) if newcomers else None,
+            self.looks or msgspec.UNSET,
         )
         return pack(state)
 
@@ -471,6 +511,7 @@ class Trial:
         # Whether any records came before a ledger that is only beginning: of a release, nobody is told how many.
         trial.chronicle = Chronicle(made_under, trial.n if made_under.release is None else 1)
         trial.chronicle.told, trial.labels = state.told, frozenset(state.labels or ())
+        trial.chronicle.looks = state.looks or ()
         if state.newcomers is not None:
             records, units, hashes = state.newcomers
             trial.newcomers = Newcomers(records, units, frozenset(hashes))

@@ -1,4 +1,4 @@
-"""``foldaway merge``, and where a state may be saved."""
+"""What is done with saved states: merge, look; and where one may be saved."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ import typer
 
 import foldaway as fa
 from foldaway.cli.terminal.leaving import interruptible
-from foldaway.cli.terminal.options import AllEffects, AsJson, KeyOfState, Overwrite, Save
+from foldaway.cli.terminal.options import AllEffects, AsJson, KeyOfState, Overwrite, Save, flag
 from foldaway.cli.terminal.printing import print_effects
-from foldaway.cli.terminal.saved_trial import file_of, is_state, read_key
+from foldaway.cli.terminal.saved_trial import existing, file_of, in_use, is_state, read_key
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import StateError
 
 app = typer.Typer()
+
+State = Annotated[
+    Path, typer.Argument(metavar="STATE", help="A file written by --save, or the folder of a consumer's store.")
+]
 
 
 @app.command()
@@ -46,6 +50,36 @@ def merge(
         tell(f"It also holds the ledgers of all {len(states):,} states.")
     with nullcontext() if save is None else interruptible(f"stopped after {save} was written."):
         print_effects(whole, json=json, everything=everything)
+
+
+@app.command()
+def look(
+    state: State,
+    last: Annotated[
+        bool,
+        flag("last", "The trial ends here, with less information than was planned: spend all of the error rate."),
+    ] = False,
+    key: KeyOfState = None,
+    json: AsJson = False,
+    everything: AllEffects = False,
+) -> None:
+    """Take the planned look that is due, and print what it found.
+
+    The look is saved in the state. The plan's `looks` say when one is due. Safe to repeat: without new information
+    nothing more is spent.
+    """
+    from foldaway.trial import open_saved
+
+    file = existing(state)
+    with in_use(file):
+        trial, positions = open_saved(file, key=read_key(key))
+        before = trial.looks
+        trial.look(last=last)
+        if trial.looks != before:
+            trial.save(file, positions=positions)
+    if trial.looks == before:
+        tell("No further look is due; this is what the last one found, beside the effects as they are now.")
+    print_effects(trial, json=json, everything=everything)
 
 
 def tell_saved(path: Path) -> None:
