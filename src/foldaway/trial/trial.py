@@ -563,7 +563,7 @@ class Trial:
         n = self.n
         rows = [[arm, f"{count:,}", f"{100 * count / n:.1f} %" if n else ABSENT] for arm, count in self.counts.items()]
         table = html_table(["arm", "records", "share"], rows, f"{self.plan.name}: {many(n, 'record')} folded")
-        after = "trial.report() shows the final effects." if self.sealed else "trial.effects() shows the effects."
+        after = "trial.report() shows the final effects." if self.ended else "trial.effects() shows the effects."
         return f"<div>{table}<p>No record is kept. {after}</p></div>"
 
 

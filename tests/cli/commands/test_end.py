@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -130,7 +131,7 @@ def killed(action: Callable[[], object], step: int) -> bool:
     if child == 0:
         waits, wait = 0, os.fsync
 
-        def counted(handle: int) -> None:
+        def counted(handle: Any) -> None:
             nonlocal waits
             waits += 1
             if waits == step:
