@@ -131,12 +131,12 @@ def killed(action: Callable[[], object], step: int) -> bool:
     if child == 0:
         waits, wait = 0, os.fsync
 
-        def counted(handle: Any) -> None:
+        def counted(fd: Any) -> None:
             nonlocal waits
             waits += 1
             if waits == step:
                 os.kill(os.getpid(), signal.SIGKILL)
-            wait(handle)
+            wait(fd)
 
         os.fsync = counted
         try:
