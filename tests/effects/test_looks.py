@@ -218,7 +218,7 @@ def test_others_are_told_words_and_no_statistic() -> None:
         None,
         None,
     )
-    trial.seal(everywhere=False)
+    trial.conclude()
     assert trial.chronicle.final_effects(trial.tallies, trial.dropped) is not None
 
 

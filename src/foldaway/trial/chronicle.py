@@ -11,6 +11,7 @@ from foldaway.effects import Effects
 from foldaway.effects.door import TOLD
 from foldaway.effects.looks_taken import Look
 from foldaway.effects.reading import read_effects
+from foldaway.effects.withheld import why_withheld
 from foldaway.errors import StateError
 from foldaway.evidence.ledger import CLOSED, KEY_DESTROYED, Ledger, now, software
 from foldaway.inference.fixing import fixed
@@ -84,12 +85,17 @@ class Chronicle:
         return Effects.from_json(self.told.effects)
 
     def final_effects(self, tallies: Held, dropped: Faults) -> str | None:
-        """The effects that are left when the trial is sealed, as JSON; none if too few stand behind them."""
+        """The effects that are left when the trial has ended, as JSON; none if too few stand behind them."""
         if self._plan.release is not None:
             return read_effects(self._plan, tallies, dropped).to_json() if tallies.released else None
         if may_tell(self._plan.privacy, tallies.census(), self._last_census, growth=0):
             return self._rounded(tallies, dropped)
         return None if self.told is None else self.told.effects or None
+
+    def withheld(self, tallies: Held, dropped: Faults) -> str | None:
+        """Why no effects would be left if the trial ended now, as a sentence; None if some would."""
+        final = self.final_effects(tallies, dropped)
+        return str(too_early(self._plan.privacy)) if final is None else why_withheld(Effects.from_json(final))
 
     @property
     def _last_census(self) -> Census | None:

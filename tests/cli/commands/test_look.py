@@ -48,6 +48,6 @@ def test_a_trial_that_has_ended_is_looked_at_no_more(tmp_path: Path) -> None:
     state = tmp_path / "state"
     saved(state, 500)
     foldaway("look", state)
-    foldaway("seal", state, "--yes")
-    assert "sealed" in foldaway("look", state, code=1).stderr
+    foldaway("end", state, "--yes")
+    assert "has ended" in foldaway("look", state, code=1).stderr
     assert fa.Effects.load(state).looks[0].arms[0].found == "stop for benefit"
