@@ -10,6 +10,7 @@ from typing import Any, Self
 import msgspec
 
 from foldaway.effects.effect import Effect
+from foldaway.effects.looks_taken import Look
 from foldaway.effects.segment import BySegment, Segments
 from foldaway.effects.tabular import Tabular
 from foldaway.errors import EstimateError
@@ -44,6 +45,7 @@ class Findings(Sequence[Effect], Tabular):
         plan: The plan that asked for them.
         joint: Where there are several arms, by outcome a test of whether any of them differs from the control.
         segments: Effects within the levels of the plan's segments, and whether they differ: a table like this one.
+        looks: The planned looks that were taken, and what each found.
     """
 
     rows: Sequence[Effect]
@@ -62,10 +64,11 @@ class Findings(Sequence[Effect], Tabular):
     plan: Plan
     joint: dict[str, JointTest] = dataclasses.field(default_factory=dict)
     segments: Sequence[BySegment] = Segments()
+    looks: Sequence[Look] = ()
 
     def __post_init__(self) -> None:
         self.rows, self.faults, self.notes = tuple(self.rows), tuple(self.faults), tuple(self.notes)
-        self.losses, self.segments = tuple(self.losses), Segments(self.segments)
+        self.losses, self.segments, self.looks = tuple(self.losses), Segments(self.segments), tuple(self.looks)
 
     def __len__(self) -> int:
         return len(self.rows)

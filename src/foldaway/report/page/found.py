@@ -40,6 +40,9 @@ _SIGNS = {
     "worse": ("fails", "!"),
     "worse within margin": ("look", "!"),
     "higher": ("higher", "▲"),
+    "stop for benefit": ("good", "✓"),
+    "stop for harm": ("fails", "!"),
+    "stop for futility": ("look", "○"),
     "lower": ("lower", "▼"),
 }
 
@@ -128,6 +131,9 @@ def _meaning(effects: Effects, row: Effect, said: Verdict, places: int | None) -
     margin = "" if said.margin is None else f"The margin is {typeset(number(said.margin, 3))}. "
     if said.verdict == NONE:
         return f"{margin}{said.why}" if effects.sample_ratio.ok else margin  # of the arms' shares it is said above
+    if effects.plan.looks is not None:
+        number_of = len(effects.looks)
+        return f"{margin}Planned look {number_of} has found: {said.verdict}."
     if not said.decided:
         clear = row.p_value is not None and row.p_value < 1 - effects.confidence
         among = " By itself it would look clear, but not among so many comparisons." if clear else ""
