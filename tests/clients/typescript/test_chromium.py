@@ -81,12 +81,14 @@ OPEN = "window.device = await foldaway.Device.open(args[0], args[1]); return win
 RECORD = "for (const record of args[0]) await window.device.record(record)"
 REPORT = "return await window.device.report(args[0])"
 STATUS = "return await window.device.status()"
+# Six further devices in each arm, each with its place as its only record, that have reported.
 COMPANY = """
     const arms = []
-    for (let i = 0; i < 12; i++) {
+    for (let i = 0; arms.length < 12; i++) {
         const store = new foldaway.DatabaseStore(`other${i}`)
         const device = await foldaway.Device.open(args[0], { ...args[1], store })
-        await device.record({ y: i })
+        if (arms.filter((arm) => arm === device.arm).length === 6) continue
+        await device.record({ y: arms.length })
         await device.report()
         arms.push(device.arm)
     }
