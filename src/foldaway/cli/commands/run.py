@@ -15,7 +15,19 @@ from foldaway.cli.commands.sql import Sums
 from foldaway.cli.commands.state import require_savable, tell_saved
 from foldaway.cli.terminal.connecting import extra
 from foldaway.cli.terminal.leaving import interruptible
-from foldaway.cli.terminal.options import AllEffects, AsJson, Delimiter, KeyFile, Overwrite, PlanFile, Save, flag, given
+from foldaway.cli.terminal.options import (
+    AllEffects,
+    AsJson,
+    Database,
+    Delimiter,
+    KeyFile,
+    Overwrite,
+    PlanFile,
+    Query,
+    Save,
+    flag,
+    given,
+)
 from foldaway.cli.terminal.printing import print_effects, save_report
 from foldaway.cli.terminal.progress import file_progress
 from foldaway.cli.terminal.words import tell
@@ -41,11 +53,8 @@ def run(
         str | None,
         given("FILE", "In place of records, the answer to the statement of `foldaway sql`; - for standard input."),
     ] = None,
-    database: Annotated[
-        str | None,
-        given("ADDRESS", "In place of files, a database: postgresql://…, mysql://…, duckdb:///FILE, sqlite:///FILE."),
-    ] = None,
-    query: Annotated[str | None, given("QUERY", "What to select there: a query, or a table's name.")] = None,
+    database: Database = None,
+    query: Query = None,
     label: Annotated[
         str | None, given("LABEL", "What sums or a query's records are called, such as their day. Each is folded once.")
     ] = None,
