@@ -69,7 +69,8 @@ class Hosted:
     def foldaway(self, *words: str, code: int = 0) -> str:
         """What a command about the trial says, as a person reads it or, if it fails, as a script does."""
         environment = {"FOLDAWAY_SERVER": self.server.url, "FOLDAWAY_TOKEN": self.server.admin}
-        done = foldaway("trial", words[0], self.plan.name, *words[1:], env=environment, code=code)
+        group = [] if words[0] == "effects" else ["trial"]
+        done = foldaway(*group, words[0], self.plan.name, *words[1:], env=environment, code=code)
         if code:
             return done.stderr
         assert max(map(len, done.stdout.splitlines())) <= 80 or "--json" in words

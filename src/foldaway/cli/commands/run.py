@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import foldaway as fa
-from foldaway.cli.commands.sql import Sums
 from foldaway.cli.commands.state import require_savable, tell_saved
 from foldaway.cli.terminal.connecting import extra
 from foldaway.cli.terminal.leaving import interruptible
@@ -36,6 +35,7 @@ from foldaway.keeping.secret import read_or_make_key
 from foldaway.report.page.document import require_place
 
 if TYPE_CHECKING:
+    from foldaway.cli.terminal.sums import Sums
     from foldaway.keeping.saved import Positions
     from foldaway.sources.formats.files import ReadOptions
     from foldaway.sources.runs.backlog import Backlog, Outcome
@@ -101,6 +101,8 @@ def run(
     if sums is not None or database is not None or query is not None:
         if files or delete_after or processes > 1:
             raise SourceError("sums and a database take the place of files, and of the options for files.")
+        from foldaway.cli.terminal.sums import Sums
+
         summed = Sums(sums, database, query, label, options)
     elif not files:
         raise SourceError("nothing to fold: name files, an answer (--sums), or a --database and a --query.")
