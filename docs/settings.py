@@ -16,7 +16,7 @@ import griffe
 import msgspec
 import tomli_w
 
-from foldaway import Bootstrap, Coefficients, Federated, Moments, Privacy, Release, Strata
+from foldaway import Bootstrap, Coefficients, Federated, Information, Looks, Moments, Privacy, Release, Strata
 from foldaway.plan.analysis import Written
 from foldaway.plan.outcomes import KINDS, Outcome
 from foldaway.plan.part import Part, Setting, settings_of
@@ -32,6 +32,8 @@ PARTS: tuple[type[Part], ...] = (
     Strata,
     Privacy,
     Federated,
+    Looks,
+    Information,
     Moments,
     Bootstrap,
     Release,
@@ -39,6 +41,8 @@ PARTS: tuple[type[Part], ...] = (
 
 # What a required setting is written out as; of one with few words for it, the first.
 EXAMPLES: dict[str, Any] = {
+    "information": {"units": 900},
+    "at": [0.5, 0.75, 1.0],
     "replicates": 1000,
     "epsilon": 1.0,
     "center": {"before": 12.0},

@@ -33,7 +33,7 @@ late = 0
 for day, batch in enumerate(visits(USERS, effect=TRUE_EFFECT), start=1):
     late += int(np.sum(batch["day"].to_numpy() < day))
     trial.fold(batch)
-trial.seal()  # the trial is over: the key behind the weights is destroyed
+trial.end()  # the trial is over: the key behind the weights is destroyed
 
 
 def kept_rows() -> tuple[float, float]:

@@ -64,7 +64,7 @@ def _sent_and_consumed(
         sent, records = sent + 1, records + table.num_rows
         if sent % _AT_A_TIME == 0:
             consume(server, plan, folder, key=key, delete=True)
-    trial, consumer = consume(server, plan, folder, key=key, delete=True, close=True)
+    trial, consumer = consume(server, plan, folder, key=key, delete=True, end=True)
     if trial.n != records or consumer.progress.pending or server.held(plan.name):
         sys.exit(f"{server.name}: {records:,} records were sent, {trial.n:,} were counted.")
     return trial

@@ -88,7 +88,7 @@ def _findings(rows: Sequence[Sequence[str]]) -> Findings:
         started again, over and over. In a third of the cases it is killed at a random moment of its first half second.
         Otherwise it is killed just after it has written a state, which is when it acknowledges and deletes messages, or
         after five seconds if too few records for a state have come. The last consumer is not killed and ends with
-        `--close`. The consumers are forked from a process that has already loaded foldaway, so that they start sooner.
+        `--end`. The consumers are forked from a process that has already loaded foldaway, so that they start sooner.
 
         Every message has a digit of its own: one of its records has 4^i in one of the outcomes, where all others have
         0. In base 4, the sum of that outcome says how often each message was counted.

@@ -210,11 +210,11 @@ def _save_again(trial: fa.Trial, seed: int) -> None:
 
 
 def _seal(trial: fa.Trial, seed: int) -> None:
-    trial.seal()
+    trial.end(without_effects=True)
 
 
 def _release(trial: fa.Trial, seed: int) -> None:
-    trial.release(everywhere=False)
+    trial.conclude()
 
 
 ENDINGS: dict[str, tuple[Callable[[fa.Trial, int], None], dict[str, Any]]] = {

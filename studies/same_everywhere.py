@@ -144,7 +144,7 @@ def on_spark_stream(setting: Setting) -> fa.Trial:
     store, trigger = setting.folder / "store", {"availableNow": True}
     query = spark.fold_stream(stream, setting.plan, store=store, key=setting.key, trigger=trigger)
     query.awaitTermination()
-    trial = query.close()
+    trial = query.end()
     sparks.remove()
     return trial
 

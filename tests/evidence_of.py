@@ -7,7 +7,7 @@ from typing import Any
 
 import foldaway as fa
 from foldaway.evidence.ledger import Ledger
-from foldaway.trial import Trial, finish_sealing, open_saved
+from foldaway.trial import Trial, finish_ending, open_saved
 
 PLAN = fa.Plan(name="checkout", arm="variant", unit="user", arms={"a": 0.5, "b": 0.5}, outcomes=["revenue"])
 
@@ -33,6 +33,6 @@ def sealed(trial: Trial, file: Path) -> Ledger:
     """The ledger of a trial that was saved and sealed, as the command line does it."""
     trial.save(file)
     trial, positions = open_saved(file)
-    trial.seal(everywhere=False)
+    trial.conclude(without_effects=True)
     trial.save(file, positions=positions)
-    return finish_sealing(file)
+    return finish_ending(file)

@@ -101,7 +101,7 @@ def kill_often(
     # consumer runs here, where its tallies can be seen before they go.
     where = parse(server.address(name))
     with StreamFile(store, plan, where.stream, key=key) as opened:
-        closing = Consumer(where.broker(name), opened, options=ConsumerOptions(delete=True, close=True))
+        closing = Consumer(where.broker(name), opened, options=ConsumerOptions(delete=True, end=True))
         effects = closing.run().effects()
     return _judge(server, plan, store, effects, written, kills, batches, began)
 

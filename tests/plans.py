@@ -83,6 +83,13 @@ CUT: dict[str, Any] = {
     "strata": {"column": "site", "probabilities": {"x": {"a": 0.5, "b": 0.5}, "y": {"a": 0.25, "b": 0.75}}},
 }
 
+# Those of a plan that is looked at when it says.
+LOOKED: dict[str, Any] = {
+    **SMALL,
+    "outcomes": [{"column": "y", "better": "higher"}],
+    "looks": {"information": {"units": 900}, "at": [0.5, 1.0], "futility": "obrien-fleming"},
+}
+
 PARTS = {name: setting.part for name, setting in settings_of(fa.Plan).items() if setting.part is not None}
 WITHIN = [setting.part for part in PARTS.values() for setting in settings_of(part).values() if setting.part is not None]
 """The parts within parts."""

@@ -48,7 +48,7 @@ def state_of(plan: fa.Plan, who: Sequence[str], key: bytes, rng: np.random.Gener
     arms = np.tile(["a", "b"], len(records) // 2)
     trial = fa.Trial(plan, key=key)
     trial.fold({"group": arms, "y": rng.normal(size=len(records)), "who": records})
-    trial.seal()
+    trial.end(without_effects=True)
     return trial.dumps()
 
 
@@ -154,7 +154,7 @@ def test_a_seal_leaves_the_attacker_nothing_to_make_weights_from() -> None:
     trial = fa.Trial(plan, key=KEY)
     trial.fold({"group": ["a", "b"], "y": [1.0, 2.0], "who": ["user-0", "user-1"]})
     held = trial.secret.found()
-    trial.seal()
+    trial.end(without_effects=True)
     for sealed in (trial, trial.copy(), trial + fa.Trial(plan), fa.Trial.loads(trial.dumps(), key=KEY)):
         with pytest.raises(fa.SealedError):
             _ = sealed.key

@@ -197,7 +197,7 @@ def test_a_life_through_the_client(steady: Served) -> None:
         client.send("life", rows(100))
         assert client.effects("life")["records"] == 100
         assert "life" in [row["name"] for row in client.trials()]
-        final = client.finish("life")
+        final = client.end("life")
         assert final["final"]
         assert final["fingerprint"] == made["fingerprint"]
         with pytest.raises(ServerError, match="closed") as refusal:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
 import sys
@@ -64,3 +66,45 @@ def test_many_sites(tmp_path: Path) -> None:
     [gap] = re.findall(r"difference of (\S+)\.", told)
     assert float(gap) < 1e-12
     assert MARK in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+# What a notebook does: runs each cell in one IPython, and keeps what its last line shows in every form.
+SHELL = """
+import json, sys
+from IPython.core.interactiveshell import InteractiveShell
+
+shell, shown = InteractiveShell.instance(), []
+for source in json.load(sys.stdin):
+    done = shell.run_cell(source)
+    done.raise_error()
+    data, _ = shell.display_formatter.format(done.result)
+    shown.append({kind: value if isinstance(value, str) else len(value) for kind, value in data.items()})
+with open(sys.argv[1], "w") as file:
+    json.dump(shown, file)
+"""
+
+
+def test_the_notebook_runs_and_everything_in_it_shows_itself(tmp_path: Path) -> None:
+    notebook = json.loads((EXAMPLES / "notebook.ipynb").read_text(encoding="utf-8"))
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    # Outputs would be of another version, and a notebook with records in it keeps them.
+    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in cells)
+    sources = json.dumps(["".join(cell["source"]) for cell in cells])
+    done = subprocess.run(
+        [sys.executable, "-c", SHELL, tmp_path / "shown.json"],
+        input=sources,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | {"IPYTHONDIR": str(tmp_path), "MPLCONFIGDIR": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    plan, trial, effects, plot, frame, segments, report = json.loads((tmp_path / "shown.json").read_text())
+    assert "checkout-button" in plan["text/plain"]
+    assert "No record is kept" in trial["text/html"]
+    assert "50,000 records" in trial["text/html"]
+    assert "Ship it: revenue is higher" in effects["text/html"]
+    assert plot["image/png"] > 10_000
+    assert "jackknife" in frame["text/html"]
+    assert all(country in segments["text/html"] for country in ("de", "fr", "us"))
+    assert "<iframe" in report["text/html"]

@@ -44,7 +44,7 @@ codes = {
     "more": run("run", "plan.toml", "three.csv", "--resume", "state", "--save", "state"),
     "effects": run("effects", "state"),
     "report": run("report", "state", "--output", "report.html"),
-    "seal": run("seal", "state"),
+    "end": run("end", "state", "--yes"),
     "serve": run("serve", "--data", "trials"),
 }
 print(json.dumps({"modules": len(modules), "codes": codes}))

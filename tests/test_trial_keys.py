@@ -73,32 +73,32 @@ def test_a_sealed_trial_has_no_key_and_takes_no_records() -> None:
         assert held is not None
         buffer = held._key
         assert bytes(buffer) == KEY == trial.key
-        trial.seal()
-        assert trial.sealed
+        trial.end(without_effects=True)
+        assert trial.ended
         assert bytes(buffer) == bytes(16)
         with pytest.raises(SealedError):
             _ = trial.key
         sealed = trial.dumps()
         for batch in (rows, rows[:0], rows.drop(columns="y0")):
-            with pytest.raises(SealedError, match="sealed"):
+            with pytest.raises(SealedError, match="has ended"):
                 trial.fold(batch)
         assert trial.dumps() == sealed
         assert trial.effects().to_json() == effects
         assert fa.Trial.loads(before).effects().to_json() == effects
-        trial.seal()
+        trial.end(without_effects=True)
         assert trial.dumps() == sealed
 
 
 def test_a_seal_outlives_saving_and_merging() -> None:
     plan, rows = of_units()
     trial = folded(plan, rows[:500])
-    trial.seal()
+    trial.end(without_effects=True)
     rest = folded(plan, rows[500:])
     for sealed in (fa.Trial.loads(trial.dumps()), fa.Trial.loads(trial.dumps(), key=KEY), trial + rest, rest + trial):
-        assert sealed.sealed
-        with pytest.raises(SealedError, match="sealed"):
+        assert sealed.ended
+        with pytest.raises(SealedError, match="has ended"):
             sealed.fold(rows)
-    assert not rest.sealed
+    assert not rest.ended
     assert_same_replicates(trial + rest, folded(plan, rows))
 
 
@@ -106,10 +106,10 @@ def test_a_trial_without_a_bootstrap_can_be_sealed_too() -> None:
     plan, rows = make_trial(14)
     trial = fa.Trial(plan)
     trial.fold(rows)
-    trial.seal()
-    with pytest.raises(SealedError, match="sealed"):
+    trial.end(without_effects=True)
+    with pytest.raises(SealedError, match="has ended"):
         trial.fold(rows)
-    with pytest.raises(SealedError, match="is sealed"):
+    with pytest.raises(SealedError, match="has ended"):
         _ = trial.key
 
 
@@ -228,7 +228,7 @@ def test_nothing_is_saved_under_a_key_that_nobody_will_have(tmp_path: Path, monk
     trial.save(tmp_path / "one")
     other = fa.Trial(plan)
     other.fold(RECORDS)
-    other.seal()  # of the same design, so the key of both
+    other.end(without_effects=True)  # of the same design, so the key of both
     before = (tmp_path / "one").read_bytes()
     with pytest.raises(fa.StateError, match="key for it is gone"):
         trial.save(tmp_path / "one")
@@ -246,10 +246,10 @@ def test_sealing_destroys_the_key_that_the_trial_was_saved_under_and_no_other(tm
     for trial, name in ((ours, "ours"), (theirs, "theirs")):
         trial.fold(RECORDS)
         trial.save(tmp_path / name)
-    theirs.seal()
-    fa.Trial(plan).seal()
+    theirs.end(without_effects=True)
+    fa.Trial(plan).end(without_effects=True)
     assert fa.Trial.load(tmp_path / "ours").n == ours.n
-    ours.seal()
+    ours.end(without_effects=True)
     with pytest.raises(fa.StateError, match="encrypted under a key"):
         fa.Trial.load(tmp_path / "ours")
 
@@ -279,7 +279,7 @@ def test_a_user_s_own_key_draws_the_same_arms_in_every_process_until_the_trial_i
     trial = fa.Trial(plan)
     drawn = [trial.assign(unit) for unit in range(100)]
     assert [fa.Trial(plan).assign(unit) for unit in range(100)] == drawn
-    trial.seal()  # though no record came: arms were drawn under its key
+    trial.end(without_effects=True)  # though no record came: arms were drawn under its key
     with pytest.raises(fa.SealedError, match="no further arm"):
         trial.assign(1)
     assert [fa.Trial(plan).assign(unit) for unit in range(100)] != drawn

@@ -242,7 +242,7 @@ def test_a_ratio_of_devices_sums_and_of_a_release_is_read_by_groups() -> None:
     released = plan_of(fa.Ratio("clicks", "views"), unit="u", bounds=bounds, release=1.0, records_per_unit="one")
     assert released.pairs == ()
     rows = made(100_000, seed=2).assign(u=np.arange(100_000))
-    row = folded(released, rows).release()[0]
+    row = folded(released, rows).end()[0]
     assert row.se_kind == "jackknife"
     assert abs(float(row.estimate or 9) - plain(rows)) < 8 * float(row.std_error or 0)
 

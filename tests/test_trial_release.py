@@ -21,8 +21,7 @@ from foldaway.keeping.user_keys import user_signer
 from foldaway.report.page.plan_summary import summary
 from foldaway.tallies import Lean
 from foldaway.tallies.release import noise_scale
-from foldaway.trial import finish_sealing
-from plans import SMALL
+from foldaway.trial import finish_ending
 
 KEY = bytes(16)
 
@@ -66,9 +65,9 @@ def test_the_ledger_of_a_release_has_nothing_that_depends_on_exact_tallies(tmp_p
         trial = folded(plan_of(), data)
         trial.save(tmp_path / "open")
         trial = fa.Trial.load(tmp_path / "open", key=KEY)
-        trial.release()
+        trial.end()
         trial.save(tmp_path / "released", positions=StreamPositions("orders", places={"": (n,)}))
-        finish_sealing(tmp_path / "released", given=True)
+        finish_ending(tmp_path / "released", given=True)
         saved = load(tmp_path / "released")
         assert saved.positions is None
         entries = [(each.kind, each.content.get("records")) for each in saved.ledger if each.kind != CLOSED]
@@ -82,7 +81,7 @@ def test_the_ledger_of_a_release_has_nothing_that_depends_on_exact_tallies(tmp_p
 
 def test_a_release_of_nobody_is_noise_and_has_no_numbers() -> None:
     """To refuse it would tell that nobody came."""
-    effects = fa.Trial(plan_of(), key=KEY).release()
+    effects = fa.Trial(plan_of(), key=KEY).end()
     assert not any(row.reliable for row in effects)
 
 
@@ -92,12 +91,12 @@ def test_a_release_is_drawn_once_and_nothing_exact_is_left() -> None:
     assert isinstance(trial.tallies, Lean)
     exact = trial.tallies.sums
     assert exact is not None
-    first = trial.release()
-    assert trial.release().rows == first.rows
+    first = trial.end()
+    assert trial.end().rows == first.rows
     state = trial.dumps()
     again = fa.Trial.loads(state)
     assert again.released
-    assert again.effects().rows == again.release().rows == first.rows
+    assert again.effects().rows == again.end().rows == first.rows
     assert again.dumps() == state
     assert len(state) < 3_000
     for name, array in exact.arrays().items():
@@ -126,7 +125,7 @@ def test_a_release_is_the_exact_effect_and_some_noise_which_its_error_knows(sett
     plan = plan_of(**settings)
     data = rows(400_000)  # enough for noise not to be most of it by chance
     exact = folded(fa.Plan(**{**_settings(plan), "release": None, "records_per_unit": "many"}), data).effects()[0]
-    told = folded(plan, data).release()[0]
+    told = folded(plan, data).end()[0]
     assert exact.estimate is not None
     assert exact.std_error is not None
     assert told.estimate is not None
@@ -150,7 +149,7 @@ def test_shares_of_independent_records_need_no_groups() -> None:
     plan = plan_of(bounds={"y": (0, 1)})
     trial = folded(plan, data)
     exact = folded(fa.Plan(**{**_settings(plan), "release": None}), data).effects()[0]
-    effects = trial.release()
+    effects = trial.end()
     told = effects[0]
     assert isinstance(trial.tallies, Lean)
     assert trial.tallies.records.shape == (2, 1)
@@ -163,14 +162,14 @@ def test_shares_of_independent_records_need_no_groups() -> None:
 
 
 def test_an_arm_that_noise_drowns_is_not_told() -> None:
-    effects = folded(plan_of(), rows(300)).release()
+    effects = folded(plan_of(), rows(300)).end()
     assert not effects[0].reliable
     assert effects[0].estimate is None
     assert "cannot be distinguished from the noise" in str(effects)
 
 
 def test_every_result_says_what_was_spent_and_on_what() -> None:
-    effects = folded(plan_of(), rows(100_000)).release()
+    effects = folded(plan_of(), rows(100_000)).end()
     sentence = "It protects each unit, if it has one record, as the plan promises."
     back = fa.Effects.from_json(effects.to_json())
     for text in (" ".join(str(effects).split()), effects.to_html(), " ".join(back.notes)):
@@ -180,13 +179,8 @@ def test_every_result_says_what_was_spent_and_on_what() -> None:
     assert back.rows == effects.rows
     assert effects.to_arrow().column("epsilon").to_pylist() == [1.0]
     assert effects.to_dicts()[0]["protects"] == "unit"
-    record = folded(plan_of(records_per_unit="many")).release()
+    record = folded(plan_of(records_per_unit="many")).end()
     assert "each record; the more records a unit has, the less it is protected" in " ".join(record.notes)
-
-
-def test_only_a_plan_with_a_release_has_one() -> None:
-    with pytest.raises(fa.PlanError, match="no `release`"):
-        fa.Trial(fa.Plan(**SMALL)).release()
 
 
 def test_a_plan_can_be_checked_where_what_draws_the_noise_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,10 +203,9 @@ def test_the_command_line_releases_once_and_nobody_can_open_what_was_exact(tmp_p
     copy = tmp_path / "exact"
     shutil.copy(state, copy)
     home = {"XDG_STATE_HOME": str(tmp_path / "home")}
-    assert "was not sealed" in (refused := foldaway("seal", state, env=home, code=1).stderr)
-    assert "`foldaway release" in " ".join(refused.split())
-    first, second = (foldaway("release", state, "--json", env=home) for _ in range(2))
-    assert "std.err." in foldaway("release", state, "--all", env=home).stdout
+    first = foldaway("end", state, "--json", "--yes", env=home)
+    second = foldaway("end", state, "--json", env=home)
+    assert "std.err." in foldaway("end", state, "--all", env=home).stdout
     foldaway("certificate", state, env=home)
     verified = " ".join(foldaway("verify", f"{state}.certificate.json", env=home).stdout.split())
     assert "to the close, the keys included" in verified  # a release needs no audit

@@ -180,8 +180,8 @@ class Unreleased(TooEarly):
     def __init__(self) -> None:
         super().__init__(
             "the effects of this trial are published once, with noise, as its plan says (`release`); until then, "
-            "foldaway shows neither effects nor counts. To publish them, use trial.release(), foldaway release STATE "
-            "or, on a server, foldaway trial close."
+            "foldaway shows neither effects nor counts. To publish them, end the trial: trial.end(), or "
+            "foldaway end WHERE."
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

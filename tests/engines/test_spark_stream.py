@@ -104,7 +104,7 @@ def test_what_is_short_of_a_cohort_waits_in_memory_and_is_read_again(
     last = spark.fold_stream(source.stream(), plan, store=store, key=KEY, trigger=AVAILABLE)
     last.awaitTermination()
     assert spark.load(store, plan, key=KEY).n == 830
-    trial = last.close()  # with all that has come
+    trial = last.end()  # with all that has come
     assert trial.n == len(source.added) == 900
     assert_same_replicates(trial, folded(plan, source.added))
     assert [fa.Trial.loads(stored.state).n for stored in written if stored.state] == [400, 830]
@@ -206,7 +206,7 @@ def test_two_drivers_cannot_have_one_store(session: Any, tmp_path: Path) -> None
     with pytest.raises(fa.StateError, match="start it again"):
         first.close()
     second = spark.fold_stream(source.stream(), plan, store=store, key=KEY)
-    assert second.close().n == 300
+    assert second.end().n == 300
 
 
 def test_of_a_closed_trial_rounded_effects_are_left_and_it_takes_no_more(session: Any, tmp_path: Path) -> None:
@@ -217,8 +217,8 @@ def test_of_a_closed_trial_rounded_effects_are_left_and_it_takes_no_more(session
     query.awaitTermination()
     assert query.pending == 30
     trial = query.close()
-    assert query.close() is trial
-    assert trial.sealed
+    assert query.end() is trial
+    assert trial.ended
     assert trial.n == 630
     assert_same_replicates(trial, folded(plan, source.added))
     stored = load(store / STATE)

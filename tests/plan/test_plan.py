@@ -19,7 +19,7 @@ from scipy import stats
 
 import foldaway as fa
 from fuzzing import fuzz
-from plans import CALIBRATED, CUT, FEDERATED, FULL, PARTS, RELEASED, SMALL, plans
+from plans import CALIBRATED, CUT, FEDERATED, FULL, LOOKED, PARTS, RELEASED, SMALL, plans
 
 SUFFIXES = (".toml", ".json")
 
@@ -157,10 +157,17 @@ OTHER_IN_PARTS: dict[str, Any] = {
         "errors": ["HC1"],
         "bootstrap": {"replicates": 200, "weights": "poisson"},
     },
+    "looks": {
+        "information": {"units": 901},
+        "at": [0.4, 1.0],
+        "spending": "pocock",
+        "futility": "pocock",
+        "power": 0.9,
+    },
     "strata": {"column": "place", "probabilities": {"x": {"a": 0.5, "b": 0.5}}},
     "coefficients": {"center": {"x": 0.6}, "slopes": {"y": {"x": 2.6}, "z": {"x": 0.5}}},
 }
-BASES = {"moments": FULL, "coefficients": CALIBRATED, "release": RELEASED, "strata": CUT}
+BASES = {"moments": FULL, "coefficients": CALIBRATED, "release": RELEASED, "strata": CUT, "looks": LOOKED}
 IN_PARTS = [(part, setting) for part, settings in OTHER_IN_PARTS.items() for setting in settings]
 
 
@@ -172,6 +179,7 @@ def test_every_setting_is_tried_below() -> None:
         "moments": fa.Moments,
         "strata": fa.Strata,
         "privacy": fa.Privacy,
+        "looks": fa.Looks,
         "federated": fa.Federated,
         "release": fa.Release,
     }

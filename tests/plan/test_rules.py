@@ -14,7 +14,7 @@ import foldaway as fa
 from foldaway.plan.part import settings_of
 from foldaway.plan.parts import MOST_REPLICATES
 from foldaway.plan.rules import MOST_ARMS, MOST_COLUMNS
-from plans import CALIBRATED, CUT, FEDERATED, FULL, PARTS, RELEASED, SMALL, WITHIN, in_parts
+from plans import CALIBRATED, CUT, FEDERATED, FULL, LOOKED, PARTS, RELEASED, SMALL, WITHIN, in_parts
 
 EVERY = {s.name: s for part in (fa.Plan, *PARTS.values(), *WITHIN) for s in settings_of(part).values()}
 APART = [s.name for s in EVERY.values() if s.part is not None]
@@ -279,6 +279,12 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "federated.reply_share": NOT_NUMBERS,
     "federated.leverage": ["", "cr2", "CR1", True, 2],
     "federated.device_records": NOT_WHOLE,
+    "looks.information.units": NOT_WHOLE[1:],
+    "looks.information.error": [*NOT_NUMBERS[1:], 0, -1],
+    "looks.at": [None, 1, "ab", ["a"], [], {"a": 1}],
+    "looks.spending": ["", "none", None, 1, ["a"], True],
+    "looks.futility": ["", "all", None, 1, ["a"], True],
+    "looks.power": [*NOT_NUMBERS, 0.4, 1],
     "release.epsilon": [*NOT_NUMBERS, 0, 21],
     "release.delta": [*NOT_NUMBERS, 0, 0.01],
     "release.unit_records": NOT_WHOLE[1:],
@@ -298,7 +304,7 @@ def _changed(settings: dict[str, Any], tables: list[str], value: Any) -> dict[st
 
 @pytest.mark.parametrize("setting", WRONG_TYPES)
 def test_a_setting_of_a_wrong_type_is_told_what_it_must_be(setting: str) -> None:
-    tables, everything = setting.split("."), {**CUT, **RELEASED, **CALIBRATED, **FEDERATED, **FULL}
+    tables, everything = setting.split("."), {**LOOKED, **CUT, **RELEASED, **CALIBRATED, **FEDERATED, **FULL}
     for value in WRONG_TYPES[setting]:
         written = _changed(everything, tables, value)
         assert faults(**written) == [f"`{setting}` must be {MUST_BE[setting]}."], value
@@ -351,6 +357,7 @@ def test_all_faults_are_told_at_once() -> None:
         assert sum(f"`{setting}`" in sentence for sentence in told) == 1
     inside: dict[str, Any] = {name: dict.fromkeys(settings_of(part), object()) for name, part in PARTS.items()}
     inside["moments"]["bootstrap"] = dict.fromkeys(settings_of(fa.Bootstrap), object())
+    inside["looks"]["information"] = dict.fromkeys(settings_of(fa.Information), object())
     wrong_types = {setting: object() for setting in settings_of(fa.Plan)} | inside
     assert set("\n".join(faults(**wrong_types)).splitlines()) == {
         f"`{setting}` must be {phrase}." for setting, phrase in MUST_BE.items() if setting not in APART

@@ -47,7 +47,7 @@ class StreamFile(TrialFile[StreamPositions]):
             super().__init__(folder / STATE, plan, StreamPositions(stream), key=key, resume=folder / STATE)
 
     def read(self) -> Durable[Trial, StreamPositions]:
-        """What is saved of the stream; of a trial that has ended, one that is sealed and has no tallies.
+        """What is saved of the stream; of a trial that has ended, one that has ended, too, and has no tallies.
 
         Raises:
             SourceError: It is of another stream.
@@ -60,7 +60,7 @@ class StreamFile(TrialFile[StreamPositions]):
     def _ended(self) -> Durable[Trial, StreamPositions]:
         saved, trial = load(self.path), Trial(self._plan, key=self._key)
         trial.chronicle.ledger = saved.ledger
-        trial.seal(everywhere=False)
+        trial.conclude(without_effects=True)  # its ledger has ended before
         return Durable(trial, self._beginning if saved.positions is None else self._its(saved.positions))
 
 

@@ -88,6 +88,6 @@ def _attack_histograms(plan: Plan, now: Held, before: Held | None) -> Iterator[F
             attack=HISTOGRAMS,
             outcome=bins.column,
             numbers="the number of records by arm, group and bin, from which quantiles are read",
-            remedy="Quantiles need the values themselves, though of nobody in particular: seal the trial when it "
+            remedy="Quantiles need the values themselves, though of nobody in particular: end the trial when it "
             "ends. A coarser `resolution` tells less, and shares above a few thresholds tell far less.",
         )

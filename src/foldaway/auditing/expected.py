@@ -83,7 +83,7 @@ def _in_moments(plan: Plan, arms: list[float]) -> Iterator[str]:
         sparse = sum(solvable(replicates, round(n), n * 0.02) for n in arms)
         yield (
             f"With the key and all identifiers the replicates tell {people:,} people's outcomes, and those of "
-            f"{sparse:,} if 2 % have any. Seal the trial to destroy the key."
+            f"{sparse:,} if 2 % have any. End the trial to destroy the key."
         )
 
 

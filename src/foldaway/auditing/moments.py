@@ -99,7 +99,7 @@ def attack_replicates(plan: Plan, arms: Sequence[ArmTally]) -> Iterator[Finding]
             outcome=outcome,
             numbers=f"the sums of {plan.bootstrap.replicates:,} replicates, by arm",
             needs="the trial's key and all identifiers",
-            remedy="Seal the trial: that destroys the key. Or leave out the bootstrap: `jackknife` errors need none.",
+            remedy="End the trial: that destroys the key. Or leave out the bootstrap: `jackknife` errors need none.",
         )
 
 

@@ -1,7 +1,7 @@
 """The command line.
 
 Each module of ``commands`` has the commands of its name, and those that belong to them: ``run`` also demo, ``state``
-merge, release and seal, ``asking`` effects, report and certificate, ``evidence`` verify, ``serve`` also key and rotate,
+merge and look, ``asking`` effects, report and certificate, ``evidence`` verify, ``serve`` also key and rotate,
 ``federated`` also those of sites.
 """
 
@@ -21,6 +21,7 @@ from foldaway.cli.commands import (
     asking,
     audit,
     consume,
+    end,
     evidence,
     federated,
     plan,
@@ -76,7 +77,8 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for family in (plan, power, run, sql, state, asking, audit, evidence, consume, serve, trial, token, send, federated):
+_FAMILIES = (plan, power, run, sql, state, asking, end, audit, evidence, consume, serve, trial, token, send, federated)
+for family in _FAMILIES:
     app.add_typer(family.app)
 
 

@@ -67,7 +67,7 @@ class Questions:
         """Revoke a token, by its id."""
         self._asking.ask_json("DELETE", f"/v1/tokens/{quote(id, safe='')}")
 
-    def finish(
+    def end(
         self,
         trial: str,
         *,
@@ -76,14 +76,14 @@ class Questions:
         without_effects: bool = False,
         exact: bool = False,
     ) -> dict[str, Any]:
-        """Close a trial; answers with its final effects.
+        """End a trial; answers with its final effects.
 
         Args:
             trial: The trial's name.
             deadline: Where records stay on devices, seconds in which their reports still count: until then the answer
                 is not ``final``, and the same call again, without a deadline, says how far it is.
             share: The share of the devices whose reports are enough.
-            without_effects: Close it even if it ends without effects, which is refused otherwise.
+            without_effects: End it even if no effects would be left, which is refused otherwise.
             exact: Answer with exact effects; those that are stored and shown to others are rounded. Refused if this
                 call would not end the trial, but begin to wait for devices.
         """

@@ -20,7 +20,7 @@ from foldaway.effects.door import Door
 from foldaway.effects.effect import Effect
 from foldaway.effects.from_sums import SumsRead
 from foldaway.effects.rows import row_from
-from foldaway.effects.segment import BySegment
+from foldaway.effects.segment import BySegment, by_size
 from foldaway.inference.adjusting import fit_starts
 from foldaway.inference.intervals import corrected
 from foldaway.numerics.block import Floats
@@ -83,7 +83,7 @@ def _by_level(plan: Plan, column: str, segment: Segment[Grouped], outcome: Outco
             outcome=lead.outcome,
             arm=lead.arm,
             control=lead.control,
-            effects=effects,
+            effects=by_size(effects),
             differ_df=int(test.df) if test is not None and tested else None,
             differ_p_value=float(test.p_value) if test is not None and tested else None,
         )

@@ -97,6 +97,8 @@ def _choose(effects: Findings, said: Sequence[Verdict], records_per_day: float |
         shown = [f"{each.label} is {each.shown}" for each in said if each.decided and _counts(effects, each)]
         what = joined(shown[:_MOST_NAMED]) if shown else "nothing is shown to differ" + " yet" * (not effects.final)
         return "undecided", f"{what}; the plan does not say which way is better"
+    if effects.looks and deciding[0].verdict != NONE:
+        return _at_looks(effects, deciding[0])
     vetoed = next((each for each in deciding if each.verdict == NONE), None)
     if vetoed is not None:
         reason = (vetoed.why or "its effect cannot be told").rstrip(".")
@@ -119,6 +121,23 @@ def _choose(effects: Findings, said: Sequence[Verdict], records_per_day: float |
         return "undecided", f"{_named(waiting)} {_is(waiting)} not decided, and the trial has ended"
     good = f"{_named(gains)} {_is(gains)} better, but " if gains else ""
     return "not yet", f"{good}{_named(waiting)} {_is(waiting)} not decided{_wait(waiting, records_per_day)}"
+
+
+def _at_looks(effects: Findings, said: Verdict) -> tuple[Choice, str]:
+    """What to do by the last planned look: the primary outcome alone decides."""
+    look, name = effects.looks[-1], said.label
+    share = f"with {100 * look.fraction:.0f} % of the planned information"
+    match said.verdict:
+        case "stop for benefit":
+            return "ship", f"{name} is shown to be better, {share}"
+        case "stop for harm":
+            return "do not ship", f"{name} is shown to be worse, {share}"
+        case "stop for futility":
+            return "do not ship", f"going on is futile, since a benefit in {name} is unlikely to be shown, {share}"
+        case "go on" if not effects.final:
+            return "not yet", f"go on, since {name} has not crossed a boundary, {share}"
+        case _:
+            return "undecided", f"{name} is not shown to be better, and the looks are over"
 
 
 def _counts(effects: Findings, said: Verdict) -> bool:

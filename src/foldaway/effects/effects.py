@@ -16,6 +16,7 @@ from foldaway.effects.decision import Decision, decisions_of
 from foldaway.effects.effect import Effect
 from foldaway.effects.findings import Findings
 from foldaway.effects.headline import Comparison, comparisons, tested
+from foldaway.effects.looks_taken import Look
 from foldaway.effects.numbers import (
     interval_text,
     p_relation,
@@ -58,6 +59,7 @@ _KINDS = {
     "losses": list[Loss],
     "segments": list[BySegment],
     "joint": dict[str, JointTest],
+    "looks": list[Look],
 }
 
 
@@ -185,6 +187,8 @@ class Effects(Findings):
         faults = [msgspec.structs.asdict(fault) for fault in self.faults]
         about["segments"] = [{**msgspec.structs.asdict(each), "summary": each.summary} for each in self.segments]
         about["plan"] = self.plan.settings()
+        if self.plan.looks is None:
+            del about["looks"]
         said = {
             "decisions": self.decisions(),
             "verdicts": self.verdicts(),
@@ -238,6 +242,7 @@ class Effects(Findings):
             each["effects"] = list(map(_infinite, each["effects"]))
         for test in about["joint"].values():
             test["df_error"] = test["df_error"] or math.inf
+        about.setdefault("looks", [])  # left out where the plan has none
         about |= {name: msgspec.convert(about[name], kind) for name, kind in _KINDS.items()}
         return cls(rows, faults=faults, plan=Plan(**about.pop("plan")), **about)
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import msgspec
 
 from foldaway.effects.effect import Effect
-from foldaway.effects.segment import BySegment
-from foldaway.errors import EstimateError, instead_of, not_installed
+from foldaway.effects.looks_taken import Look
+from foldaway.effects.segment import BySegment, Segments
+from foldaway.effects.tabular import Tabular
+from foldaway.errors import EstimateError
 from foldaway.inference.differing import JointTest
 from foldaway.inference.loss import Loss
 from foldaway.inference.sample_ratio import SampleRatio
@@ -19,14 +21,9 @@ from foldaway.plan import Plan
 from foldaway.plan.analysis import errors_of, estimators_of
 from foldaway.records.faults import Fault
 
-if TYPE_CHECKING:
-    import pandas
-    import polars
-    import pyarrow
-
 
 @dataclass(eq=False, repr=False)
-class Findings(Sequence[Effect]):
+class Findings(Sequence[Effect], Tabular):
     """The effects of a trial, with the checks that say whether to trust them; `Effects` shows them to people.
 
     Attributes:
@@ -47,7 +44,8 @@ class Findings(Sequence[Effect]):
             final when it is read.
         plan: The plan that asked for them.
         joint: Where there are several arms, by outcome a test of whether any of them differs from the control.
-        segments: Effects within the levels of the plan's segments, and whether they differ.
+        segments: Effects within the levels of the plan's segments, and whether they differ: a table like this one.
+        looks: The planned looks that were taken, and what each found.
     """
 
     rows: Sequence[Effect]
@@ -65,11 +63,12 @@ class Findings(Sequence[Effect]):
     final: bool = False
     plan: Plan
     joint: dict[str, JointTest] = dataclasses.field(default_factory=dict)
-    segments: Sequence[BySegment] = ()
+    segments: Sequence[BySegment] = Segments()
+    looks: Sequence[Look] = ()
 
     def __post_init__(self) -> None:
         self.rows, self.faults, self.notes = tuple(self.rows), tuple(self.faults), tuple(self.notes)
-        self.losses, self.segments = tuple(self.losses), tuple(self.segments)
+        self.losses, self.segments, self.looks = tuple(self.losses), Segments(self.segments), tuple(self.looks)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -114,26 +113,8 @@ class Findings(Sequence[Effect]):
         """One flat dict per row."""
         return [msgspec.structs.asdict(row) for row in self]
 
-    def to_arrow(self) -> pyarrow.Table:
-        """An Arrow table."""
-        import pyarrow as pa
-
-        types = {"str": pa.string(), "bool": pa.bool_(), "int": pa.int64(), "float": pa.float64()}
-        # The annotations are text: "int", or "int | None".
-        fields = [(name, types[kind.split(" ")[0]]) for name, kind in Effect.__annotations__.items()]
-        return pa.Table.from_pylist(self.to_dicts(), schema=pa.schema(fields))
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """A pandas data frame."""
-        with instead_of(ModuleNotFoundError, ImportError(not_installed("pandas", "pandas"))):
-            frame: pandas.DataFrame = self.to_arrow().to_pandas()
-        return frame
-
-    def to_polars(self) -> polars.DataFrame:
-        """A polars data frame."""
-        with instead_of(ModuleNotFoundError, ImportError(not_installed("polars", "polars"))):
-            import polars as pl
-        return pl.DataFrame(self.to_arrow())
+    def _fields(self) -> dict[str, str]:
+        return Effect.__annotations__
 
     def to_sql(self, connection: Any, table: str) -> None:
         """Append one line per row to a table of a database, and commit.

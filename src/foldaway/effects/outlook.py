@@ -136,6 +136,8 @@ def outlook_of(
     now = sum(effects.counts.values())
     if effects.final:
         raise EstimateError("the trial is closed: its effects are final, and no more records come.")
+    if sequential and effects.plan.looks is not None:
+        raise EstimateError("a plan with `looks` has no intervals for any number of looks: leave out `sequential`.")
     if records is not None and days is not None:
         raise EstimateError("give `records` or `days`, not both.")
     if days is not None and records_per_day is None:

@@ -76,9 +76,9 @@ def _height(title: str, rows: Sequence[Effect], estimators: bool) -> float:
 def panels(heights: Sequence[float]) -> Figure:
     """A new figure with a panel of each height, in inches, one below the other."""
     with instead_of(ImportError, ImportError(not_installed("matplotlib", "plot"))):
-        from matplotlib.figure import Figure
+        from foldaway.effects.figure import ShownFigure
 
-    figure = Figure(figsize=(7.0, sum(heights)), layout="constrained")
+    figure = ShownFigure(figsize=(7.0, sum(heights)), layout="constrained")
     figure.subplots(len(heights), 1, squeeze=False, gridspec_kw={"height_ratios": heights})
     return figure
 

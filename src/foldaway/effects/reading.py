@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -15,6 +15,7 @@ from foldaway.effects.found import Found
 from foldaway.effects.from_moments import MomentsRead
 from foldaway.effects.from_sums import SumsRead
 from foldaway.effects.headline import comparisons
+from foldaway.effects.looks_taken import Look
 from foldaway.effects.released import release_notes
 from foldaway.effects.rows import row_from
 from foldaway.errors import Unreleased
@@ -34,6 +35,7 @@ def read_effects(
     *,
     population: bool = True,
     control: str | None = None,
+    looks: Sequence[Look] = (),
 ) -> Effects:
     """What tallies say: see `Trial.effects`, which also warns."""
     if control is not None:
@@ -41,6 +43,7 @@ def read_effects(
         plan = tallies.plan
     sums = grouped_of(tallies) if plan.keeps_sums else None
     effects = effects_of(plan, dropped, door, sums=sums, moments=MomentsRead(plan, arms_of(tallies), population))
+    effects = replace(effects, looks=[each.told() for each in looks] if door.others else looks)
     if sums is None or excess(dropped, tallies.n, plan.drop_limit):
         return effects
     return replace(effects, segments=by_segment(plan, sums, door))

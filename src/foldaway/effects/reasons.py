@@ -7,6 +7,7 @@ EXPLAINED = (
     "too little variation is left for a standard error: the covariates explain nearly every difference between "
     "records, or a few records have nearly all of the weight."
 )
+PLANNED = "the plan has planned looks, so there is no interval for any number of looks."
 CARRIED = "one record has nearly all of an arm's weight, so there is no standard error."
 OUTCOME_TOO_SMALL = (
     "the outcome's values are too close to zero to compute with: squares of numbers below 1e-100 are lost. Record it "

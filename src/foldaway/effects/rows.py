@@ -9,7 +9,7 @@ from typing import Any
 from foldaway.effects.effect import Effect, end, row_of
 from foldaway.effects.effect import told as number_or_none
 from foldaway.effects.found import Found
-from foldaway.effects.reasons import CONSTANT, few_carry
+from foldaway.effects.reasons import CONSTANT, PLANNED, few_carry
 from foldaway.effects.released import widening
 from foldaway.inference.anytime import Anytime, anytime_effect
 from foldaway.inference.blended import FEW_CARRIERS, FEW_CARRY
@@ -35,6 +35,8 @@ def row_from(plan: Plan, found: Found) -> Effect:
     if found.resampled is not None:
         point, beside = _with_replicates(plan, found, point, claim)
         more |= beside
+    if plan.looks is not None:
+        return write(Anytime(why=PLANNED), point, **more)
     return write(anytime_effect(found.watched, plan.confidence, plan.anytime_n, claim), point, **more)
 
 

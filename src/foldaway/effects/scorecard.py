@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from foldaway.effects.findings import Findings
 from foldaway.effects.headline import comparisons, family
+from foldaway.effects.looks import look_sentences
 from foldaway.effects.numbers import interval_text, signed
 from foldaway.effects.verdict import NONE, UNDECIDED, Verdict, verdicts_of
 from foldaway.errors import many
@@ -134,6 +135,11 @@ def as_text(effects: Findings, width: int) -> str:
 def explanations(effects: Findings) -> list[str]:
     """What a reader of the verdicts should know, each in a sentence or two."""
     said, found = verdicts_of(effects), []
+    if effects.plan.looks is not None:
+        return [
+            *look_sentences(effects),
+            *dict.fromkeys(each.lead.note for each in comparisons(effects) if each.lead.note),
+        ]
     if any(each.decided and not each.holds for each in said):
         found.append(
             "“One look” means that the verdict holds only if this is the only time that you look at the results. All "

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 
 from foldaway.effects.effect import Effect
 from foldaway.effects.numbers import interval_text, p_relation, p_text
+from foldaway.effects.tabular import Tabular
 from foldaway.table import number, places_for
 
 OTHERS = "(others)"
 
 _CLEAR = 0.05
+
+# What a table has of the test of whether effects differ.
+_TEST = ("differ_df", "differ_p_value", "differ_p_adjusted")
 
 
 class BySegment(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,7 +28,8 @@ class BySegment(msgspec.Struct, frozen=True, kw_only=True):
         outcome: The outcome.
         arm: The arm.
         control: What it is compared with.
-        effects: One for each level, which is its ``segment``; ``p_adjusted`` allows for there being several.
+        effects: One for each level, which is its ``segment``, the largest first; ``p_adjusted`` allows for there being
+            several.
         differ_df: How many differences between levels are tested; None if there is no test.
         differ_p_value: How rare effects that differ so much are by chance if they are alike.
         differ_p_adjusted: The same, allowing for the segment's tests of all outcomes and arms.
@@ -66,15 +72,16 @@ class BySegment(msgspec.Struct, frozen=True, kw_only=True):
         """The header and a row for each level."""
         places = places_for(row.std_error for row in self.effects)
         adjusted = any(row.p_adjusted is not None for row in self.effects)
-        p = "adj. p" if adjusted else "p"
-        header = [self.column, "records", "effect", f"{100 * confidence:g} % interval", p]
+        header = [self.column, "records", "effect", f"{100 * confidence:g} % interval", "p"]
+        header += ["adj. p"] if adjusted else []
         return header, [
             [
                 row.segment or OTHERS,
                 number(row.n, places=0),
                 number(row.estimate, places=places),
                 interval_text(row.ci_lower, row.ci_upper, places),
-                p_text(row.p_adjusted if adjusted else row.p_value),
+                p_text(row.p_value),
+                *([p_text(row.p_adjusted)] if adjusted else []),
             ]
             for row in self.effects
         ]
@@ -83,6 +90,43 @@ class BySegment(msgspec.Struct, frozen=True, kw_only=True):
     def reasons(self) -> list[str]:
         """Why some levels are withheld."""
         return [f"{row.segment or OTHERS}: {row.why}" for row in self.effects if row.why]
+
+
+class Segments(tuple[BySegment, ...], Tabular):
+    """All of them, by segment, outcome and arm; as a table, one row for each level.
+
+    A row has the name of the segment as its ``column``, everything that an effect has, with the level as its
+    ``segment`` (empty for “(others)”), and the test of whether effects differ between the levels.
+
+    Example:
+        >>> import foldaway as fa
+        >>> parts = {"segments": ["c"], "levels": {"c": ["p", "q"]}}
+        >>> plan = fa.Plan(name="demo", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], **parts)
+        >>> trial = fa.Trial(plan)
+        >>> trial.fold({"g": ["a", "b"] * 60, "y": [float(i % 7) for i in range(120)], "c": ["p", "q", "q"] * 40})
+        >>> trial.effects().segments.to_pandas()[["column", "segment", "n"]].values.tolist()
+        [['c', 'q', 80], ['c', 'p', 40]]
+    """
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """One flat dict for each level."""
+        return [
+            {"column": each.column, **msgspec.structs.asdict(row), **{name: getattr(each, name) for name in _TEST}}
+            for each in self
+            for row in each.effects
+        ]
+
+    def _fields(self) -> dict[str, str]:
+        own = BySegment.__annotations__
+        return {"column": own["column"], **Effect.__annotations__, **{name: own[name] for name in _TEST}}
+
+
+def by_size(levels: Iterable[Effect]) -> list[Effect]:
+    """The effects of levels, the largest level first; then those whose size is not told, and “(others)” last.
+
+    The sizes are those that are shown: exact ones would tell more than rounded ones do.
+    """
+    return sorted(levels, key=lambda row: (not row.segment, row.n is None, -(row.n or 0), row.segment))
 
 
 def unclear(segments: Sequence[BySegment]) -> str:

@@ -16,6 +16,7 @@ import msgspec
 from foldaway.effects.effect import Effect
 from foldaway.effects.findings import Findings
 from foldaway.effects.headline import Comparison, comparisons
+from foldaway.effects.looks_taken import GO_ON, UNSHOWN
 from foldaway.inference.intervals import corrected, critical
 from foldaway.inference.rounding import two_digits
 from foldaway.plan import Outcome
@@ -30,13 +31,18 @@ Word = Literal[
     "alike",
     "not decided yet",
     "no verdict",
+    "stop for benefit",
+    "stop for harm",
+    "stop for futility",
+    "not shown",
+    "go on",
 ]
 
 UNDECIDED: Word = "not decided yet"
 NONE: Word = "no verdict"
 HARMED: Word = "worse"
 WITHIN: Word = "worse within margin"
-_OPEN = (UNDECIDED, NONE)
+_OPEN = (UNDECIDED, NONE, GO_ON, UNSHOWN)
 
 # An effect closer than so many standard errors to what it is compared with may lie on either side of it, and says
 # nothing of when that will be clear.
@@ -146,6 +152,8 @@ def _verdict(effects: Findings, comparison: Comparison, once: float | None, ever
         _word(outcome, row, shown, against),
     )
     why = row.anytime_why
+    if effects.plan.looks is not None:
+        said, why = (word := _at_looks(effects, row), word), _why_at_looks(effects, row, word)
     if doubt := row.why if not row.reliable else doubt_of(effects, row.outcome):
         said, why = (NONE, NONE), doubt
     return Verdict(
@@ -159,8 +167,25 @@ def _verdict(effects: Findings, comparison: Comparison, once: float | None, ever
         anytime=said[1],
         words=_words(*said, final=effects.final) + _beyond(outcome, row, said[1]),
         why=why,
-        more_records=None if NONE in said else _more(row, said, p, at_any_time, effects.confidence),
+        more_records=None
+        if NONE in said or effects.plan.looks is not None
+        else _more(row, said, p, at_any_time, effects.confidence),
     )
+
+
+def _at_looks(effects: Findings, row: Effect) -> Word:
+    """What the last planned look has found; the other outcomes have no verdict."""
+    last = effects.looks[-1] if effects.looks else None
+    found = last.of(row.arm) if last is not None and last.outcome == row.outcome else None
+    return NONE if found is None else found.found
+
+
+def _why_at_looks(effects: Findings, row: Effect, word: Word) -> str | None:
+    if word != NONE:
+        return None
+    if effects.plan.outcome(row.outcome).counts_as != "primary":
+        return "Planned looks decide on the primary outcome alone."
+    return "No planned look has been taken yet: `foldaway look` takes the one that is due."
 
 
 def _margin(outcome: Outcome, row: Effect) -> float | None:

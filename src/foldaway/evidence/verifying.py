@@ -170,7 +170,7 @@ def _in_story(body: Body, ledger: Ledger) -> Iterator[str]:
         yield "A step is missing: the audit of the last tallies, before the close."
     for key in ledger.keys_left():
         yield (
-            f"A step is missing: the ledger does not say that key {key} was destroyed. `foldaway seal STATE`, with "
+            f"A step is missing: the ledger does not say that key {key} was destroyed. `foldaway end STATE`, with "
             "--key if the trial had a key file of its own, destroys it; issue the certificate again after that."
         )
 

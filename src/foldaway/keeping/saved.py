@@ -11,7 +11,7 @@ that lies elsewhere, for its owner alone:
 
     magic (8 bytes) | design (16) | AES-256-GCM of what is saved
 
-Once the trial is sealed, its final effects take the place of the state. They are for others, and so in the clear. The
+Once the trial has ended, its final effects take the place of the state. They are for others, and so in the clear. The
 ledger of what happened goes with both, so that it never says other than what is there.
 """
 
@@ -64,7 +64,7 @@ _MADE_BY = {FilePositions: "a run over files", StreamPositions: "the consumer of
 
 
 class Final(msgspec.Struct, frozen=True):
-    """What is left of a sealed trial.
+    """What is left of a trial that has ended.
 
     Attributes:
         plan: Its plan, in canonical form.
@@ -81,9 +81,9 @@ class Saved(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a saved file holds.
 
     Attributes:
-        state: The state, as ``Trial.dumps`` gives it; empty once the trial is sealed.
+        state: The state, as ``Trial.dumps`` gives it; empty once the trial has ended.
         positions: How far the sources of the state have been read; none if nobody keeps that.
-        final: What is left of the trial, once it is sealed.
+        final: What is left of the trial, once it has ended.
         ledger: What happened in it.
     """
 
@@ -109,7 +109,7 @@ class Saved(msgspec.Struct, frozen=True, omit_defaults=True):
 
         Args:
             path: Where to.
-            key: What it is encrypted under; none for what is left of a sealed trial.
+            key: What it is encrypted under; none for what is left of a trial that has ended.
         """
         data = self.dumps()
         if key is not None:
@@ -139,7 +139,7 @@ def is_saved(head: bytes) -> bool:
 
 
 def is_encrypted(path: Path) -> bool:
-    """Whether a saved file is encrypted; if not, it is what is left of a sealed trial, or a bare state."""
+    """Whether a saved file is encrypted; if not, it is what is left of a trial that has ended, or a bare state."""
     return read_file(path, len(ENCRYPTED)) == ENCRYPTED
 
 
@@ -175,7 +175,7 @@ def _decrypted(data: bytes, key: bytes | None) -> bytes:
     if secret is None:
         raise StateError(
             "the state is encrypted under a key that this machine's user does not have. Give the key that it was "
-            "saved with: key=, or --key on the command line. If the trial was sealed, the key is gone for good."
+            "saved with: key=, or --key on the command line. If the trial has ended, the key is gone for good."
         )
     tried = "the one given" if key is not None else "this user's own: give that one with key=, or --key"
     with instead_of(BrokenSeal, StateError(f"the state is damaged, or is encrypted under another key than {tried}.")):

@@ -26,7 +26,7 @@ class Secret:
         >>> secret.destroy()
         >>> secret.of_groups()
         Traceback (most recent call last):
-        foldaway.errors.SealedError: the trial is sealed: its key was destroyed, so no further record can be folded.
+        foldaway.errors.SealedError: the trial has ended: its key was destroyed, so no further record can be folded.
     """
 
     def __init__(self, key: bytes | bytearray | None = None) -> None:
@@ -45,7 +45,7 @@ class Secret:
     def reveal(self) -> bytes:
         """The key, for another worker of the same trial."""
         if not self._key:
-            raise SealedError("the trial is sealed: its key was destroyed, so no further record can be folded.")
+            raise SealedError("the trial has ended: its key was destroyed, so no further record can be folded.")
         return bytes(self._key)
 
     def mark(self) -> bytes:

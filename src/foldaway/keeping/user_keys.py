@@ -2,7 +2,7 @@
 
 A trial with units needs a secret key. On one machine, for one user, it comes from a file of its own, outside of every
 folder with records or tallies, that only the user can read. Another machine needs a copy (`--key`); a server has a key
-store of its own. Sealing a trial destroys its file. One more key outlives all trials: the user signs ledgers with it.
+store of its own. A trial's end destroys its file. One more key outlives all trials: the user signs ledgers with it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def user_file_key(design: str, held: bytes | None) -> FileKey:
     if key is None or held not in (None, key):
         raise StateError(
             "the state cannot be saved, because this user's key for it is gone: a trial with the same name, arms and "
-            "unit was sealed. Nothing was written."
+            "unit has ended. Nothing was written."
         )
     return FileKey(design, key)
 

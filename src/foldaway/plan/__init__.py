@@ -4,6 +4,7 @@
 outcome. ``part`` brings what a person wrote to its types, ``rules`` says what is wrong with the whole.
 """
 
+from foldaway.plan.looks import Information, Looks
 from foldaway.plan.outcomes import Mean, Outcome, Quantile, Ratio, Share, Total
 from foldaway.plan.parts import Bootstrap, Coefficients, Federated, Moments, Privacy, Release, Strata
 from foldaway.plan.plan import Plan
@@ -12,6 +13,8 @@ __all__ = [
     "Bootstrap",
     "Coefficients",
     "Federated",
+    "Information",
+    "Looks",
     "Mean",
     "Moments",
     "Outcome",

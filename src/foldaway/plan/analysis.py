@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from msgspec import Meta
 
+from foldaway.plan.looks import Looks
 from foldaway.plan.outcomes import Binning, Outcome, Value
 from foldaway.plan.part import Count, Fixed, Part
 from foldaway.plan.parts import Bootstrap, Coefficients, Federated, Moments, Privacy, Release, Strata
@@ -104,6 +105,8 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
         drop_limit: The largest share of all records that may be faulty. At 0 a batch with a faulty record is refused
             whole. Above 0 such records are dropped and counted, and while their share is larger no effect is told.
         anytime_n: The number of records (units, for clustered errors) at which the anytime-valid interval is tightest.
+        looks: When the trial is looked at, and how much of the error rate each look may spend; a plan without it has
+            verdicts that hold however often you look.
         moments: To keep moments of the columns beside sums by arm and group of units: for exact regressions, robust
             errors and the bootstrap.
         privacy: How many records must stand behind what is stored and answered.
@@ -135,6 +138,7 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     drop_limit: DropLimit = 0.0
     anytime_n: Size = 10_000
     coefficients: Coefficients | Mapping[str, Any] | None = None
+    looks: Looks | Mapping[str, Any] | None = None
     moments: Moments | Mapping[str, Any] | None = None
     strata: Strata | str | Mapping[str, Any] | None = None
     privacy: Privacy | Mapping[str, Any] = Privacy()
@@ -148,6 +152,7 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
     if TYPE_CHECKING:  # a part is written in several ways and read in one
         outcomes = cast("tuple[Outcome, ...]", ())
         coefficients = cast("Coefficients | None", None)
+        looks = cast("Looks | None", None)
         moments = cast("Moments | None", None)
         strata = cast("Strata | None", None)
         privacy = cast("Privacy", None)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from foldaway.numerics.block import LARGEST
 from foldaway.plan.analysis import Analysis, errors_of, estimators_of, tallies_of
+from foldaway.plan.part import settings_of
 from foldaway.plan.parts import Privacy, Release
 from foldaway.plan.vocabulary import BOOTSTRAP, COMPLIERS, ERRORS, ESTIMATORS, MANY, MODES, MOMENTS, SUMS, TOTAL
 
@@ -45,6 +46,7 @@ def faults_of(plan: Analysis) -> Iterator[str]:
     yield from _bound_faults(plan)
     yield from _missing_faults(plan)
     yield from _segment_faults(plan)
+    yield from _look_faults(plan)
     if plan.received is not None and (plan.keeps != SUMS or plan.federated is not None or plan.release is not None):
         yield (
             "`received` needs sums by group, and cannot be combined with `federated` or `release`: leave one "
@@ -268,6 +270,33 @@ def _segment_faults(plan: Analysis) -> Iterator[str]:
         yield "totals within `strata` need `unit`, whose groups give them an error."
     if strata in plan.levels:
         yield f"`levels` names {strata!r}, whose levels are those in `strata`."
+
+
+def _look_faults(plan: Analysis) -> Iterator[str]:
+    """Planned looks decide on one outcome, in place of verdicts at any time."""
+    if plan.looks is None:
+        return
+    for setting in ("federated", "release"):
+        if getattr(plan, setting) is not None:
+            yield f"`looks` cannot be combined with `{setting}` yet."
+    primary = [each for each in plan.outcomes if each.counts_as == "primary"]
+    if len(primary) != 1 or primary[0].better is None or primary[0].asks not in (None, "better"):
+        yield (
+            '`looks` decide on one outcome: give exactly one the role "primary", with `better` and without a margin '
+            'that it is not to exceed, and all others the role "secondary".'
+        )
+    if any(each.counts_as == "guardrail" for each in plan.outcomes):
+        yield '`looks` have no test for guardrails yet: give these the role "secondary", without a `margin`.'
+    if plan.looks.units is not None and not plan.one_each:
+        yield (
+            "`looks.information.units` counts units with one record each. Where they may have several, write how small "
+            "the standard error is to be, in `looks.information.error`."
+        )
+    if plan.correction == "benjamini-hochberg":
+        yield '`looks` bound the chance of any false finding: set `correction` to "holm" or "none".'
+    if plan.anytime_n != settings_of(type(plan))["anytime_n"].default:
+        yield "`anytime_n` is for verdicts at any time, and a plan with `looks` has none: leave out one of them."
+    yield from plan.looks.misfits(1 - plan.confidence)
 
 
 def _level_faults(plan: Analysis) -> Iterator[str]:

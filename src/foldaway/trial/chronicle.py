@@ -9,7 +9,10 @@ import msgspec
 
 from foldaway.effects import Effects
 from foldaway.effects.door import TOLD
+from foldaway.effects.looks_taken import Look
 from foldaway.effects.reading import read_effects
+from foldaway.effects.withheld import why_withheld
+from foldaway.errors import StateError
 from foldaway.evidence.ledger import CLOSED, KEY_DESTROYED, Ledger, now, software
 from foldaway.inference.fixing import fixed
 from foldaway.inference.rounding import round_count
@@ -35,6 +38,7 @@ class Chronicle:
     Attributes:
         ledger: What happened, once that is to outlive the process.
         told: What was told last.
+        looks: The planned looks that were taken.
     """
 
     def __init__(self, plan: Plan, records: int = 0) -> None:
@@ -42,6 +46,7 @@ class Chronicle:
         self._begun = now(), records
         self.ledger = Ledger()
         self.told: Told | None = None
+        self.looks: tuple[Look, ...] = ()
 
     def register(self) -> str:
         """Begin the ledger with the plan, if it has not begun, and give its head, to be published elsewhere."""
@@ -80,19 +85,24 @@ class Chronicle:
         return Effects.from_json(self.told.effects)
 
     def final_effects(self, tallies: Held, dropped: Faults) -> str | None:
-        """The effects that are left when the trial is sealed, as JSON; none if too few stand behind them."""
+        """The effects that are left when the trial has ended, as JSON; none if too few stand behind them."""
         if self._plan.release is not None:
             return read_effects(self._plan, tallies, dropped).to_json() if tallies.released else None
         if may_tell(self._plan.privacy, tallies.census(), self._last_census, growth=0):
             return self._rounded(tallies, dropped)
         return None if self.told is None else self.told.effects or None
 
+    def withheld(self, tallies: Held, dropped: Faults) -> str | None:
+        """Why no effects would be left if the trial ended now, as a sentence; None if some would."""
+        final = self.final_effects(tallies, dropped)
+        return str(too_early(self._plan.privacy)) if final is None else why_withheld(Effects.from_json(final))
+
     @property
     def _last_census(self) -> Census | None:
         return None if self.told is None else self.told.census
 
     def _rounded(self, tallies: Held, dropped: Faults) -> str:
-        return read_effects(self._plan, tallies, dropped, TOLD).to_json()
+        return read_effects(self._plan, tallies, dropped, TOLD, looks=self.looks).to_json()
 
     def _answered(self, effects: str, tallies: Held, dropped: Faults, key: TrialKey) -> None:
         """Note effects that others see, and the tallies they can be read from again, if these are the ones kept."""
@@ -131,7 +141,13 @@ class Chronicle:
 
     def merge(self, other: Chronicle) -> Chronicle:
         """Of two trials that are merged."""
+        if self.looks and other.looks and self.looks != other.looks:
+            raise StateError(
+                "both trials have planned looks of their own, which cannot be taken back: merge shards first, and take "
+                "looks at the whole."
+            )
         merged = copy.copy(self)
+        merged.looks = self.looks or other.looks
         merged.told = other.told if self.told is None else self.told.plus(other.told)
         if other.ledger:  # workers of one run have none
             merged.ledger = self.ledger.merge(other.ledger, user_signer())

@@ -1,4 +1,4 @@
-"""How a trial ends in its file, and what is then left in it."""
+"""The last step of a trial's end in its file, which a crash may have left to do."""
 
 from __future__ import annotations
 
@@ -6,32 +6,14 @@ from pathlib import Path
 
 import msgspec
 
-from foldaway.errors import TooEarly
 from foldaway.evidence.ledger import KEY_DESTROYED, Ledger
 from foldaway.keeping.saved import load
 from foldaway.keeping.user_keys import destroy_user_key, user_signer
 from foldaway.plan import Plan
-from foldaway.trial.trial import Trial
 
 
-def prepare_sealing(trial: Trial) -> None:
-    """Before a store is closed for good: draw the release, if there is to be one, and see that effects are left.
-
-    Raises:
-        TooEarly: There would be none.
-    """
-    if trial.plan.release is not None:
-        trial.release(everywhere=False)
-    if trial.chronicle.final_effects(trial.tallies, trial.dropped) is None:
-        raise TooEarly(
-            "the trial was not closed, because it would end without effects: too few units have come for effects "
-            "that others may see. Wait for more, or use `foldaway seal STORE --exact`."
-        )
-    trial.seal(everywhere=False)
-
-
-def finish_sealing(path: Path, *, given: bool = False) -> Ledger:
-    """Destroy the user's key of a sealed trial, in case a crash came before that, and note it in the trial's file.
+def finish_ending(path: Path, *, given: bool = False) -> Ledger:
+    """Destroy the user's key of a trial that has ended, in case a crash came before, and note it in its file.
 
     Args:
         path: The file of what is left of the trial.

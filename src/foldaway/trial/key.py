@@ -17,7 +17,7 @@ class TrialKey:
 
     Attributes:
         mark: Of the key that records were folded under; empty while there are none, or the plan needs no key.
-        users_mark: Of the user's own key, once the trial is sealed, if that was the trial's.
+        users_mark: Of the user's own key, once the trial has ended, if that was the trial's.
         sealed: Whether the key is destroyed, so that no further record can be folded.
     """
 
@@ -43,7 +43,7 @@ class TrialKey:
     def for_records(self) -> bytes | None:
         """What records get their keyed numbers under, if the plan needs these."""
         if self.sealed:
-            raise SealedError("the trial is sealed: no further record can be folded.")
+            raise SealedError("the trial has ended: no further record can be folded.")
         if not self._plan.hashed:
             return None
         secret = self._held()
@@ -57,7 +57,7 @@ class TrialKey:
     def for_warehouse(self) -> str:
         """The group key, which a database deals units into groups by."""
         if self.sealed:
-            raise SealedError("the trial is sealed: no further record can be folded.")
+            raise SealedError("the trial has ended: no further record can be folded.")
         return self._held().of_warehouse().decode()
 
     def for_levels(self) -> bytes:
@@ -67,7 +67,7 @@ class TrialKey:
     def for_arms(self) -> bytes:
         """What identifiers draw their arms under, whether or not the plan needs keyed numbers."""
         if self.sealed:
-            raise SealedError("the trial is sealed: its key was destroyed, so no further arm can be drawn.")
+            raise SealedError("the trial has ended: its key was destroyed, so no further arm can be drawn.")
         return self._held().of_arms()
 
     def for_files(self) -> FileKey:
@@ -80,7 +80,7 @@ class TrialKey:
     def reveal(self) -> bytes:
         """The key, if there is one."""
         if self.sealed or not self._plan.keyed:
-            why = "the trial is sealed." if self.sealed else "the plan needs none."
+            why = "the trial has ended." if self.sealed else "the plan needs none."
             raise SealedError(f"there is no key here: {why}")
         return self._held().reveal()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 
 from foldaway.effects import Effects
 from foldaway.effects.door import OWN, Door
+from foldaway.effects.looks import look_at
+from foldaway.effects.looks_taken import Look
 from foldaway.effects.reading import read_effects
 from foldaway.errors import (
     FixedWarning,
@@ -23,6 +26,7 @@ from foldaway.errors import (
     SealedError,
     SourceError,
     StateError,
+    TooEarly,
     instead_of,
     many,
 )
@@ -39,10 +43,12 @@ from foldaway.plan.arms import secret_arm
 from foldaway.records import Fault, Faults, check
 from foldaway.records.faults import FaultyBatch
 from foldaway.records.values import WRONG_TYPE
+from foldaway.table import ABSENT, html_table
 from foldaway.tallies import Held, Lean, empty_holding, grouped_of, restored_holding
 from foldaway.tallies.answer import read_answer
 from foldaway.tallies.levels import marked
 from foldaway.trial.chronicle import Chronicle
+from foldaway.trial.ending import finish_ending
 from foldaway.trial.key import TrialKey
 from foldaway.trial.units import Seen, with_batch
 
@@ -63,6 +69,7 @@ class TrialState(msgspec.Struct):
     told: Told | None = None
     labels: list[str] | msgspec.UnsetType = msgspec.UNSET  # of a trial of answers of databases
     newcomers: tuple[int, int, list[int]] | None = None  # between workers of one run alone
+    looks: tuple[Look, ...] | msgspec.UnsetType = msgspec.UNSET  # of a plan with planned looks
 
 
 class Trial:
@@ -108,7 +115,7 @@ class Trial:
         """Draw the arm of a unit under the trial's secret key: the same whenever the same key is asked.
 
         Without the key, nobody can foresee the arm or work it out later: not from the plan, from a certificate or from
-        other units' arms. Machines that draw arms of one trial must share the key. Once the trial is sealed, the key is
+        other units' arms. Machines that draw arms of one trial must share the key. Once the trial has ended, the key is
         gone.
 
         Args:
@@ -116,7 +123,7 @@ class Trial:
             stratum: Of a plan with strata, the one that the unit is in.
 
         Raises:
-            SealedError: The trial is sealed, or was loaded without its key.
+            SealedError: The trial has ended, or was loaded without its key.
             PlanError: The plan's devices draw their arms themselves; or its strata do not contain this one.
 
         Example:
@@ -140,7 +147,7 @@ class Trial:
 
         Raises:
             RecordError: The batch is refused whole and the trial is as it was.
-            SealedError: The trial is sealed, or was loaded without its key.
+            SealedError: The trial has ended, or was loaded without its key.
         """
         if self.plan.federated is not None and self.plan.unit is None:
             raise PlanError("the records of this plan stay on its devices: use foldaway.federated.Device.")
@@ -217,23 +224,85 @@ class Trial:
         return self.secret.reveal()
 
     @property
-    def sealed(self) -> bool:
-        """Whether the trial takes no further records."""
+    def ended(self) -> bool:
+        """Whether the trial has ended, and takes no further records."""
         return self.secret.sealed
 
-    def seal(self, *, everywhere: bool = True, found: Audit | None = None) -> None:
-        """End the trial: destroy the key, so that nobody can ever tie an identifier to a group; fold no more.
+    def end(self, path: str | Path | None = None, *, without_effects: bool = False) -> Effects:
+        """End the trial: its effects in full, or with the noise of the plan's `release`; then its key is destroyed.
+
+        Nobody can then tie an identifier to a group or an arm, and nobody can open a state that was saved before. Asked
+        again, it gives the same effects: noise that is drawn twice could be averaged away.
 
         Args:
-            everywhere: Whether the user's own key for the design goes too, so that no other state of it can take
-                records any more. If not, call again once the sealed state is safe.
-            found: An audit of these tallies, if there was one already: it can take long.
+            path: The file that the trial was saved to, if it was. Before the key goes, the effects replace the state
+                there, rounded for others; so a crash leaves a trial that can still end, or its effects.
+            without_effects: Whether to end it even if no effects would be left for others.
+
+        Returns:
+            The effects, exactly: for yourself. Those of a `release` have noise, and are for everybody.
+
+        Raises:
+            TooEarly: No effects would be left; nothing was changed.
+            EstimateError: The plan has a `release`, and OpenDP, which draws the noise, is not installed.
+
+        Example:
+            >>> import tempfile
+            >>> plan = Plan(name="demo", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
+            >>> trial = Trial(plan, key=bytes(16))
+            >>> trial.fold({"group": ["a", "b"] * 60, "y": [float(i % 7) for i in range(120)]})
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     trial.save(Path(folder, "state"))
+            ...     exact = trial.end(Path(folder, "state"))
+            ...     exact.final, exact.rounded, Effects.load(Path(folder, "state")).rounded
+            (True, False, True)
         """
-        if not self.sealed and not self.chronicle.ledger.closed:
+        self.conclude(without_effects=without_effects)
+        if path is not None:
+            self.save(path)
+        self.destroy_key()
+        if path is not None:
+            self.chronicle.ledger = finish_ending(Path(path))
+        return replace(self.read(), final=True)
+
+    def require_effects(self) -> None:
+        """Refuse an end that would leave no effects for others, for whatever reason.
+
+        Of a plan with a `release` none is refused: that would tell how few have come. What the noise drowns has no
+        numbers.
+
+        Raises:
+            TooEarly: It would.
+        """
+        if self.plan.release is None and (why := self.chronicle.withheld(self.tallies, self.dropped)) is not None:
+            raise TooEarly(
+                f"the trial was not ended, because no effects would be left: {why} Wait for more, or end it without "
+                "effects, which cannot be undone: without_effects=True, or --without-effects on the command line."
+            )
+
+    def conclude(self, *, without_effects: bool = False, found: Audit | None = None) -> None:
+        """The end but for its last step: the user's own key stays until what is left is safe, for `destroy_key`.
+
+        Args:
+            without_effects: As for `end`.
+            found: An audit of these tallies, if there was one already: it can take long.
+
+        Raises:
+            TooEarly: No effects would be left; nothing was changed.
+        """
+        if not self.ended and not self.chronicle.ledger.closed:
+            if not without_effects:
+                self.require_effects()
+            if self.plan.release is not None:
+                # What was left out and clipped was counted exactly, and goes too.
+                self.tallies, self.dropped = self._lean().release(), Faults()
             self.chronicle.end(self.tallies, self.dropped, self.secret, found)
-        self.secret.destroy(used=self.released or bool(self.n), everywhere=everywhere)
-        if everywhere:
-            self.chronicle.key_destroyed(self.secret.users_mark)
+        self.secret.destroy(used=self.released or bool(self.n), everywhere=False)
+
+    def destroy_key(self) -> None:
+        """Destroy the user's own key of a trial that was concluded, so that no other state of it can be read."""
+        self.secret.destroy(used=self.released or bool(self.n), everywhere=True)
+        self.chronicle.key_destroyed(self.secret.users_mark)
 
     def merge(self, other: Trial) -> Self:
         """The trial of both sets of records; the two are left as they were."""
@@ -300,31 +369,45 @@ class Trial:
         """
         return self.chronicle.tell(self.tallies, self.dropped, self.secret)
 
-    def read(self, door: Door = OWN, *, population: bool = True, control: str | None = None) -> Effects:
-        """The effects through one of the two doors, without the gate of `told` and the warnings of `effects`."""
-        return read_effects(self.plan, self.tallies, self.dropped, door, population=population, control=control)
+    def look(self, *, last: bool = False) -> Look:
+        """Take the planned look that is due, and remember it: it is saved with the trial.
 
-    def release(self, *, everywhere: bool = True) -> Effects:
-        """Tell the effects once, with the noise of the plan's `release`; the exact tallies are then gone, for good.
-
-        The trial is sealed. Asked again, in this process or from the saved state, it gives the same effects: noise that
-        is drawn twice could be averaged away. Copies of the state from before must go; ``foldaway release STATE`` sees
-        to the file, and to the key that other copies are tied to.
+        A look spends some of the error rate. Without enough new information, the last look is given again, and nothing
+        more is spent.
 
         Args:
-            everywhere: As for `seal`.
+            last: Whether the trial ends here, although less information has come than was planned: what is left of the
+                error rate is spent.
 
         Raises:
-            PlanError: The plan has no `release`.
-            EstimateError: OpenDP is not installed.
+            EstimateError: The plan has no `looks`; or its effects cannot be trusted.
+            TooEarly: The first look is not due yet, or there is no effect.
+
+        Example:
+            >>> from foldaway.plan import Mean
+            >>> looks = {"information": {"units": 600}, "at": [0.5, 1.0]}
+            >>> outcomes = [Mean("y", better="higher")]
+            >>> trial = Trial(Plan(name="demo", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=outcomes, looks=looks))
+            >>> trial.fold({"g": ["a", "b"] * 150, "y": [i % 7 + 3.0 * (i % 2) for i in range(300)]})
+            >>> look = trial.look()
+            >>> look.fraction, round(look.spent, 4), look.arms[0].found
+            (0.5, 0.0031, 'stop for benefit')
         """
-        if self.plan.release is None:
-            raise PlanError("this plan has no `release`, which says how much noise there must be; plans never change.")
-        # Few records are no reason to refuse: that would tell how few. What the noise drowns has no numbers.
-        # What was left out and clipped was counted exactly, and goes too.
-        self.tallies, self.dropped = self._lean().release(), Faults()
-        self.seal(everywhere=everywhere)
-        return self.effects()
+        found = look_at(self.read(), self.looks, last=last)
+        if found is not None:
+            self.chronicle.looks = (*self.looks, found)
+        return self.looks[-1]
+
+    @property
+    def looks(self) -> tuple[Look, ...]:
+        """The planned looks that were taken."""
+        return self.chronicle.looks
+
+    def read(self, door: Door = OWN, *, population: bool = True, control: str | None = None) -> Effects:
+        """The effects through one of the two doors, without the gate of `told` and the warnings of `effects`."""
+        return read_effects(
+            self.plan, self.tallies, self.dropped, door, population=population, control=control, looks=self.looks
+        )
 
     @property
     def released(self) -> bool:
@@ -393,10 +476,11 @@ class Trial:
             dict(sorted(self.dropped.records.items())),
             list(self.dropped),
             self.secret.mark,
-            self.sealed,
+            self.ended,
             self.chronicle.told,
             sorted(self.labels) or msgspec.UNSET,
             (new.records, new.units, sorted(new.hashes)) if newcomers else None,
+            self.looks or msgspec.UNSET,
         )
         return pack(state)
 
@@ -427,6 +511,7 @@ class Trial:
         # Whether any records came before a ledger that is only beginning: of a release, nobody is told how many.
         trial.chronicle = Chronicle(made_under, trial.n if made_under.release is None else 1)
         trial.chronicle.told, trial.labels = state.told, frozenset(state.labels or ())
+        trial.chronicle.looks = state.looks or ()
         if state.newcomers is not None:
             records, units, hashes = state.newcomers
             trial.newcomers = Newcomers(records, units, frozenset(hashes))
@@ -439,15 +524,15 @@ class Trial:
     def save(self, path: str | Path, *, positions: Positions | None = None) -> None:
         """Write the state to a file, in one step: a crash leaves the old file or the new one.
 
-        The file is encrypted under the trial's key, and for its owner alone. Of a sealed trial, whose key is gone, only
-        the effects are left, rounded for others. Coefficients that are still to be fixed are fixed
+        The file is encrypted under the trial's key, and for its owner alone. Of a trial that has ended, whose key is
+        gone, only the effects are left, rounded for others. Coefficients that are still to be fixed are fixed
         now (`fix`), and a `FixedWarning` says so.
 
         Args:
             path: Where to.
             positions: How far sources have been read, for those who go on from there.
         """
-        if self.unfixed and self.n:
+        if self.unfixed and self.n and not self.ended:  # of a trial that has ended no tallies are written
             self.fix()
             warnings.warn(fixed_by(self.n), FixedWarning, stacklevel=2)
         saved, key = self.saved(positions)
@@ -456,7 +541,7 @@ class Trial:
 
     def saved(self, positions: Positions | None = None) -> tuple[Saved, FileKey | None]:
         """What `save` writes: the state or what is left of it, with the ledger; and under which key."""
-        if self.sealed:
+        if self.ended:
             effects = self.chronicle.final_effects(self.tallies, self.dropped)
             final = Final(self.plan.canonical().decode(), effects, self.secret.users_mark)
             # How far sources were read is an exact count.
@@ -473,6 +558,14 @@ class Trial:
         counts = ", ".join(f"{arm}={n:_}" for arm, n in self.counts.items())
         return f"Trial: {self.plan.name} | n={self.n:_} | {counts}"
 
+    def _repr_html_(self) -> str:
+        """What it is and how many records are in it; looking at a trial computes no effects."""
+        n = self.n
+        rows = [[arm, f"{count:,}", f"{100 * count / n:.1f} %" if n else ABSENT] for arm, count in self.counts.items()]
+        table = html_table(["arm", "records", "share"], rows, f"{self.plan.name}: {many(n, 'record')} folded")
+        after = "trial.report() shows the final effects." if self.ended else "trial.effects() shows the effects."
+        return f"<div>{table}<p>No record is kept. {after}</p></div>"
+
 
 def open_saved(
     path: str | Path, plan: Plan | None = None, *, key: bytes | None = None
@@ -485,7 +578,7 @@ def open_saved(
     saved = load(path, key)
     if saved.final is not None:
         raise SealedError(
-            f"{path}: the trial is sealed and its tallies are destroyed; only its effects are left: `foldaway effects "
+            f"{path}: the trial has ended and its tallies are destroyed; only its effects are left: `foldaway effects "
             f"{path}` prints them, and fa.Effects.load(path) reads them."
         )
     with naming(path):

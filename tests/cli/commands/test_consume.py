@@ -65,7 +65,7 @@ def test_a_stream_from_the_first_message_to_the_effects(redis_server: Redis, tmp
     assert {os.stat(path).st_mode & 0o777 for path in store.iterdir()} == {0o600}
 
     broker.send(plan.name, messages(records.slice(200), sizes_of(100, 4)))
-    out, _ = foldaway(*words, "--close")
+    out, _ = foldaway(*words, "--end")
     ended = json.loads(out.splitlines()[-1])
     expected_for_others = replace(one_pass(plan, records, secret).read(TOLD), final=True).to_json()
     assert ended["effects"] == json.loads(expected_for_others)
@@ -77,8 +77,8 @@ def test_a_stream_from_the_first_message_to_the_effects(redis_server: Redis, tmp
     assert max(map(len, table.splitlines())) <= 80
     assert json.loads(foldaway("effects", store, "--json")[0]) == json.loads(expected_for_others)
     _, closed = foldaway(*words, "--until-empty", code=1)
-    assert "is closed: `foldaway effects" in closed
-    out, _ = foldaway(*words, "--close")  # after a crash, say: it does no harm
+    assert "has ended: `foldaway effects" in closed
+    out, _ = foldaway(*words, "--end")  # after a crash, say: it does no harm
     assert json.loads(out.splitlines()[-1])["effects"] == json.loads(expected_for_others)
 
 

@@ -39,7 +39,7 @@ def test_from_a_registered_plan_to_a_certificate_that_is_checked_elsewhere(folde
 
     for name in ("state", "trial.key"):  # what a second analyst keeps
         (folder / f"kept {name}").write_bytes((folder / name).read_bytes())
-    done = foldaway("seal", "state", *key, folder=folder)
+    done = foldaway("end", "state", *key, "--yes", folder=folder)
     assert "Head of the ledger: " in done.stderr
     assert not (folder / "trial.key").exists()
     foldaway("certificate", "state", folder=folder)
@@ -107,7 +107,7 @@ def test_a_report_shows_the_ledger(folder: Path) -> None:
     folded().save(folder / "state")
     foldaway("report", "state", "-o", "open.html", folder=folder)
     assert "Can it be proven?" in (folder / "open.html").read_text()
-    foldaway("seal", "state", folder=folder)
+    foldaway("end", "state", "--yes", folder=folder)
     foldaway("report", "state", "-o", "closed.html", folder=folder)
     closed = "The trial was closed with about 400 records, and its tallies were deleted."
     assert closed in (folder / "closed.html").read_text()
@@ -115,7 +115,7 @@ def test_a_report_shows_the_ledger(folder: Path) -> None:
 
 def test_only_who_has_signed_the_ledger_can_certify_it(folder: Path) -> None:
     folded().save(folder / "state")
-    foldaway("seal", "state", folder=folder)
+    foldaway("end", "state", "--yes", folder=folder)
     other = {"XDG_STATE_HOME": str(folder / "another user")}
     said = foldaway("certificate", "state", folder=folder, env=other, code=1).stderr
     assert "another user has signed the ledger" in said

@@ -296,6 +296,20 @@ def checked(folder: Path, *more: str, **settings: Any) -> str:
     return " ".join(said.split())
 
 
+def test_plan_check_fits_80_columns_whatever_names_are_like(tmp_path: Path) -> None:
+    name, long = "a-" * 45 + "plan", "a_column_with_a_name_of_many_letters_" * 2
+    outcomes = [fa.Mean(long), fa.Share("latency_of_the_first_request_ms", above=1000, better="lower", margin=0.01)]
+    levels = {"country": [f"country {place}" for place in range(60)]}
+    parts: dict[str, Any] = {"covariates": ["country", long + "x"], "levels": levels, "unit": long + "u"}
+    arms = {"control of the checkout page": 0.5, "the page with a button that is larger": 0.5}
+    fa.Plan(name=name, arm=long + "a", arms=arms, outcomes=outcomes, segments=["country"], **parts).save(
+        tmp_path / "p.toml"
+    )
+    said = foldaway("plan", "check", tmp_path / "p.toml", "--expect", "1000000").stdout
+    assert max(map(len, said.splitlines())) <= 80
+    checked(tmp_path, moments=fa.Moments(bootstrap=fa.Bootstrap(200)), unit=long)
+
+
 def test_plan_check_says_what_is_asked_of_outcomes_and_who_is_told_apart(tmp_path: Path) -> None:
     outcome = fa.Mean("latency", better="lower", margin=5, missing="allowed")
     slow = fa.Quantile("ms", (0.5,), bounds=(1, 60_000))

@@ -64,8 +64,8 @@ def test_less_than_a_cohort_is_said_and_told_to_its_admin_alone(
     sent = foldaway("send", name, folder / "day2.parquet", env=admin(server)).stdout
     assert "records are pending" in sent
     assert max(map(len, sent.splitlines())) <= 80
-    assert "--without-effects" in foldaway("trial", "close", name, code=1, env=admin(server)).stderr
-    words = ["trial", "close", name, "--without-effects", *(["--exact"] if exact else [])]
+    assert "--without-effects" in foldaway("end", name, "--yes", code=1, env=admin(server)).stderr
+    words = ["end", name, "--yes", "--without-effects", *(["--exact"] if exact else [])]
     closed = foldaway(*words, env=admin(server)).stdout
     assert (f"{name}: 1,000 records" if exact else "closed without effects: too few records had arrived.") in closed
     assert max(map(len, closed.splitlines())) <= 80

@@ -1,4 +1,4 @@
-"""What is done with saved states and stores: effects, export, report, seal; real processes, real files."""
+"""What is done with saved states and stores: effects, export, report, end; real processes, real files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def folded(name: str, rows: pa.Table = ROWS, *, key: bytes | None = None, **settings: Any) -> fa.Trial:
-    """A trial of a design of its own, so that sealing it takes no other test's key."""
+    """A trial of a design of its own, so that its end takes no other test's key."""
     trial = fa.Trial(replaced(PLAN, name=name, **settings), key=key)
     trial.fold(rows)
     return trial
@@ -118,11 +118,11 @@ def test_a_state_opens_with_its_key_wherever_that_is_named_and_not_without(tmp_p
     key.write_text(bytes(range(16)).hex())
     words = ["effects", state, "--json"]
     assert foldaway(*words, "--key", key).stdout == foldaway(*words, env={"FOLDAWAY_TRIAL_KEY": str(key)}).stdout
-    for command in ("effects", "report", "merge", "certificate", "power", "seal"):
+    for command in ("effects", "report", "merge", "certificate", "power", "end"):
         done = foldaway(command, state, code=1)
         assert done.stderr == (
             f"error: {state}: the state is encrypted under a key that this machine's user does not have. Give the key "
-            "that it was saved with: key=, or --key on the command line. If the trial was sealed, the key is gone for "
+            "that it was saved with: key=, or --key on the command line. If the trial has ended, the key is gone for "
             "good.\n"
         )
     (tmp_path / "other.key").write_text("00" * 16)
@@ -133,17 +133,17 @@ def test_a_state_opens_with_its_key_wherever_that_is_named_and_not_without(tmp_p
     assert fa.Trial.load(tmp_path / "again", key=bytes(range(16))).n == 2_000
 
 
-# foldaway seal
+# foldaway end
 
 
-def test_a_sealed_state_holds_its_rounded_effects_and_nothing_else(tmp_path: Path) -> None:
+def test_what_has_ended_holds_its_rounded_effects_and_nothing_else(tmp_path: Path) -> None:
     trial, state = folded("ended"), tmp_path / "state"
     trial.save(state)
     before = state.read_bytes()
-    done = foldaway("seal", "state", "--json", folder=tmp_path)
+    done = foldaway("end", "state", "--json", "--yes", folder=tmp_path)
     found = audit(trial.plan, trial.tallies)  # whether somebody stands out depends on the key
-    verdict = f"Before the seal: {found.verdict()}\n" if found.findings else ""
-    sealed = "state is sealed: its tallies and its key are destroyed.\nHead of the ledger: "
+    verdict = f"Before the end: {found.verdict()}\n" if found.findings else ""
+    sealed = "state has ended: its tallies and its key are destroyed.\nHead of the ledger: "
     assert done.stderr.startswith(verdict + sealed)
     assert done.stdout == final_json(trial, rounded=True)
     assert user_key(trial.plan.design, new=False) is None
@@ -153,65 +153,68 @@ def test_a_sealed_state_holds_its_rounded_effects_and_nothing_else(tmp_path: Pat
     assert "the trial is closed: its effects are final" in foldaway("power", state, code=1).stderr
     foldaway("report", state, "-o", tmp_path / "report.html")
     assert "ended" in (tmp_path / "report.html").read_text()
-    assert "the trial is sealed and its tallies are destroyed" in foldaway("merge", state, code=1).stderr
+    assert "the trial has ended and its tallies are destroyed" in foldaway("merge", state, code=1).stderr
     state.write_bytes(before)  # a copy that somebody has kept cannot be read any more
-    assert "If the trial was sealed, the key is gone for good." in foldaway("effects", state, code=1).stderr
+    assert "If the trial has ended, the key is gone for good." in foldaway("effects", state, code=1).stderr
 
 
-def test_a_seal_destroys_the_key_that_was_given_and_prints_exact_effects_once(tmp_path: Path) -> None:
+def test_the_end_destroys_the_key_that_was_given_and_prints_exact_effects_once(tmp_path: Path) -> None:
     key, store = tmp_path / "trial.key", tmp_path / "store"
     trial = folded("once", key=bytes(range(16)))
     in_a_store(trial, store)
     key.write_text(bytes(range(16)).hex())
     with StreamFile(store, trial.plan, "nats ORDERS", key=bytes(range(16))):
-        assert "another program is using" in foldaway("seal", store, "--key", key, code=1).stderr
-    done = foldaway("seal", store, "--key", key, "--exact", "--json")
+        assert "another program is using" in foldaway("end", store, "--key", key, "--yes", code=1).stderr
+    done = foldaway("end", store, "--key", key, "--exact", "--json", "--yes")
     assert done.stdout == final_json(trial)
     assert not key.exists()
     assert foldaway("effects", store, "--json").stdout == final_json(trial, rounded=True)
     with StreamFile(store, trial.plan, "nats ORDERS") as opened:
-        assert opened.read().tallies.sealed
+        assert opened.read().tallies.ended
     trial.plan.save(tmp_path / "plan.toml")
     words = ["consume", "redis://127.0.0.1:9/orders", tmp_path / "plan.toml", "--store", store]
-    assert "is closed" in foldaway(*words, code=1).stderr
+    assert "has ended" in foldaway(*words, code=1).stderr
 
 
-def test_a_trial_that_nobody_could_be_told_of_is_sealed_only_if_its_effects_are_printed(tmp_path: Path) -> None:
+def test_a_trial_that_nobody_could_be_told_of_ends_only_if_that_is_said(tmp_path: Path) -> None:
     trial, state = folded("small", ROWS[:60]), tmp_path / "state"
     trial.save(state)
     before = state.read_bytes()
-    assert "was not sealed, because too few units have come" in foldaway("seal", state, code=1).stderr
+    assert "no effects would be left: there are no effects yet that" in foldaway("end", state, "--yes", code=1).stderr
     assert state.read_bytes() == before
-    done = foldaway("seal", state, "--exact", "--json")
+    done = foldaway("end", state, "--without-effects", "--exact", "--json", "--yes")
     assert done.stdout == final_json(trial)
     assert "ended without effects" in foldaway("effects", state, code=1).stderr
 
 
-def test_a_seal_asks_at_a_terminal(
+def test_an_end_asks_at_a_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def sealed(*options: str, answer: str = "") -> bool:
+    def ended(*options: str, answer: str = "") -> bool:
         stdin = io.StringIO(answer)
         monkeypatch.setattr(stdin, "isatty", lambda: True)
         monkeypatch.setattr("sys.stdin", stdin)
-        monkeypatch.setattr("sys.argv", ["foldaway", "seal", str(state), *options])
+        monkeypatch.setattr("sys.argv", ["foldaway", "end", str(state), *options])
         done = cli.exit_code() == 0
-        asked = "This destroys the tallies and the key, and cannot be undone. Seal? [y/N]" in capsys.readouterr().err
+        asked = (
+            "This destroys the tallies and the key, and cannot be undone. End the trial? [y/N]"
+            in capsys.readouterr().err
+        )
         assert asked is not bool(options)
         return done
 
     trial, state = folded("asked"), tmp_path / "state"
     trial.save(state)
     before = state.read_bytes()
-    assert not sealed(answer="\n")
+    assert not ended(answer="\n")
     assert state.read_bytes() == before
-    assert sealed(answer="y\n")
+    assert ended(answer="y\n")
     assert load(state).state == b""
     folded("not-asked").save(state)
-    assert sealed("--yes")
+    assert ended("--yes")
 
 
-def test_a_seal_audits_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_end_audits_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trial, state = folded("audited-once"), tmp_path / "state"
     trial.save(state)
     audits: list[Any] = []
@@ -221,21 +224,21 @@ def test_a_seal_audits_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         return audits[-1]
 
     monkeypatch.setattr("foldaway.auditing.audit.audit", counted)
-    cli.app(["seal", str(state)], standalone_mode=False)
+    cli.app(["end", str(state), "--yes"], standalone_mode=False)
     noted = load(state).ledger.last(AUDITED)
     assert noted is not None
     assert [tuple(found.attacks) for found in audits] == [tuple(noted.content["attacks"])]
 
 
 @pytest.mark.once
-def test_a_second_seal_finishes_what_a_crash_has_left(tmp_path: Path) -> None:
+def test_a_second_end_finishes_what_a_crash_has_left(tmp_path: Path) -> None:
     """The effects are written and the key is still there: as if the first had been killed between the two."""
     trial, state = folded("crashed"), tmp_path / "state"
     trial.save(state)
-    trial.seal(everywhere=False)
+    trial.conclude(without_effects=True)
     trial.save(state)
     assert user_key(trial.plan.design, new=False) is not None
-    foldaway("seal", state)
+    foldaway("end", state)
     assert user_key(trial.plan.design, new=False) is None
     assert "its exact numbers are gone" in foldaway("report", state, "--exact", code=1).stderr
 

@@ -70,16 +70,16 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     for row, exact in zip(told["effects"], expected["effects"], strict=True):
         assert row["estimate"] != exact["estimate"]
         assert abs(row["estimate"] - exact["estimate"]) < exact["std_error"] / 2
-    asked = at_terminal("trial", "close", "life", typed=b"n\n", env=admin(server))
+    asked = at_terminal("end", "life", typed=b"n\n", env=admin(server))
     assert asked.returncode == 1
-    assert "cannot be undone. Close life? [y/N]" in asked.stderr
-    assert "life was not closed; nothing has changed." in asked.stderr
-    closed = at_terminal("trial", "close", "life", "--yes", typed=b"", env=admin(server)).stdout
-    assert "std.err." in foldaway("trial", "close", "life", "--all", env=admin(server)).stdout
+    assert "cannot be undone. End life? [y/N]" in asked.stderr
+    assert "life was not ended; nothing has changed." in asked.stderr
+    closed = at_terminal("end", "life", "--yes", typed=b"", env=admin(server)).stdout
+    assert "std.err." in foldaway("end", "life", "--all", env=admin(server)).stdout
     assert "\nrevenue  " in closed
     assert closed.startswith("life is closed; these effects are final.\n\n")
     assert "\n\nlife: 3,000 records" in closed
-    assert foldaway("trial", "close", "life", env=admin(server)).stdout == closed
+    assert foldaway("end", "life", env=admin(server)).stdout == closed
     assert foldaway("effects", "life", env=as_read).stdout == closed
     proof = folder / "life.json"
     foldaway("certificate", "life", "-o", proof, env=as_read)
@@ -98,8 +98,8 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     register(server, folder / "empty.toml")
     none = foldaway("effects", "empty", "--exact", code=1, env=admin(server)).stderr
     assert "no effects yet, not even exact ones: the server stores nothing until 100 units" in " ".join(none.split())
-    assert "--without-effects" in foldaway("trial", "close", "empty", code=1, env=admin(server)).stderr
-    closed = foldaway("trial", "close", "empty", "--without-effects", env=admin(server)).stdout
+    assert "--without-effects" in foldaway("end", "empty", "--yes", code=1, env=admin(server)).stderr
+    closed = foldaway("end", "empty", "--without-effects", "--yes", env=admin(server)).stdout
     assert "closed without effects" in closed
 
 

@@ -232,7 +232,7 @@ def test_a_label_is_used_once_and_survives() -> None:
 def test_a_sealed_trial_takes_no_answer() -> None:
     trial = fa.Trial(PLAN, key=KEY)
     trial.fold_sums(answer_of(), label="1")
-    trial.seal()
+    trial.end(without_effects=True)
     with pytest.raises(fa.SealedError):
         trial.fold_sums(answer_of(), label="2")
 

@@ -355,7 +355,7 @@ def test_the_command_sends_and_says_what_it_sent(mode: str, server: Served, tmp_
     # One more joins and never reports: the close waits for it, and says so even where no bar is drawn.
     trial.link.post("enrolments", encoded(Enrolment(new_number(), plan.control)))
     env = {"FOLDAWAY_TOKEN": server.admin, "FOLDAWAY_SERVER": server.url}
-    closed = foldaway("trial", "close", plan.name, "--deadline", "0.5", "--share", "1", env=env)
+    closed = foldaway("end", plan.name, "--yes", "--deadline", "0.5", "--share", "1", env=env)
     assert re.search(r"Waiting until [-0-9]+ [:+0-9]+, or until 100 % of the devices have reported\.", closed.stderr)
     assert "these effects are final" in closed.stdout
     assert_as_kept_rows(trial.effects(), kept, rows)

@@ -223,7 +223,7 @@ def test_effects_that_are_asked_for_too_early_say_what_is_waited_for(service: Se
     with pytest.raises(TooEarly, match="last reports are being waited for"):
         service.effects(plan.name)
     deadline_passes(service, plan)
-    with pytest.raises(TooEarly, match=f"waits on.* close {plan.name} --deadline SECONDS"):
+    with pytest.raises(TooEarly, match=f"waits on.* end {plan.name} --deadline SECONDS"):
         service.effects(plan.name)
 
 

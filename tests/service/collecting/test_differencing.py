@@ -254,5 +254,5 @@ def test_over_http_nothing_is_said_too_early_or_of_less_than_a_cohort(served: tu
             with pytest.raises(ServerError) as refused:
                 Client(url, made["read_token"]).send("target", table.slice(0, 1))
             assert refused.value.status == 403
-        final = owner.finish("target")
+        final = owner.end("target")
         assert (final["records"], final["left_out"], final["effects"]["rounded"]) == (200, 50, True)

@@ -69,8 +69,8 @@ class Hosted:
     def foldaway(self, *words: str, code: int = 0) -> str:
         """What a command about the trial says, as a person reads it or, if it fails, as a script does."""
         environment = {"FOLDAWAY_SERVER": self.server.url, "FOLDAWAY_TOKEN": self.server.admin}
-        group = [] if words[0] == "effects" else ["trial"]
-        done = foldaway(*group, words[0], self.plan.name, *words[1:], env=environment, code=code)
+        command = [words[0]] if words[0] in ("end", "effects") else ["trial", words[0]]
+        done = foldaway(*command, self.plan.name, *words[1:], env=environment, code=code)
         if code:
             return done.stderr
         assert max(map(len, done.stdout.splitlines())) <= 80 or "--json" in words
@@ -101,16 +101,16 @@ def test_a_life_in_mode_scores(server: Served) -> None:
     assert deadline.tzinfo is not None
     assert 0 < deadline.timestamp() - time.time() < 500
     assert columns(status) == ["enrolled", "with moments", "replied", "not yet"]
-    told = trial.foldaway("close", "--deadline", "0")
+    told = trial.foldaway("end", "--yes", "--deadline", "0")
     assert told.startswith("replies is closed; these effects are final.\n\n")
-    assert trial.foldaway("close") == told
+    assert trial.foldaway("end", "--yes") == told
     assert "CR2" in trial.foldaway("effects", "--all")
     assert "Integrity: some missing" in told
     assert "missing at random" in " ".join(told.split())
     status = trial.foldaway("status")
     assert re.search(r"^replies  closed ", status, re.MULTILINE)
     assert columns(status) == ["enrolled", "replied", "missing"]
-    final = json.loads(trial.foldaway("close", "--json"))
+    final = json.loads(trial.foldaway("end", "--yes", "--json"))
     assert final["federated"]["integrity"]["verdict"] == "some missing"
     assert sum(final["federated"]["missing"].values()) == 1
 
@@ -195,23 +195,23 @@ def test_closed_without_enough_devices(server: Served) -> None:
     assert refused.status_code == 409
     assert "would end without effects: every arm needs durable reports of" in refused.json()["detail"]
     assert trial.foldaway("status").count("open") >= 1
-    assert "every arm needs durable reports" in trial.foldaway("close", "--without-effects")
+    assert "every arm needs durable reports" in trial.foldaway("end", "--yes", "--without-effects")
 
 
 def test_a_deadline_that_too_few_have_kept(server: Served) -> None:
     """The command waits for the deadline, then says that the trial waits on, and how to go on from there."""
     trial = Hosted(server, "late", "delta")
     trial.enrol()
-    told = trial.foldaway("close", "--deadline", "1", code=1)
+    told = trial.foldaway("end", "--yes", "--deadline", "1", code=1)
     assert "waits on, though its deadline is over" in told
     assert f"reports of 2 devices (the plan's smallest_cell), and {next(iter(trial.plan.arms))} has 0." in told
     status = " ".join(trial.foldaway("status").split())
     assert "replying" in status
     assert "The trial waits on, though its deadline is over" in status
-    assert "--share is above 0" in trial.foldaway("close", "--share", "0", code=1)
+    assert "--share is above 0" in trial.foldaway("end", "--yes", "--share", "0", code=1)
     more = server.ask("POST", "/v1/trials/late/close", json={"deadline": 600})
     assert (more.status_code, more.json()["final"]) == (200, False)
     for number, kept in zip(trial.numbers, trial.kept, strict=True):
         message = msgspec.structs.replace(report(trial.plan, kept), number=number)
         assert trial.post("reports", encoded(message)).status_code == 200
-    assert "these effects are final" in trial.foldaway("close")
+    assert "these effects are final" in trial.foldaway("end", "--yes")

@@ -57,7 +57,7 @@ def prepared(server: Server, n: int = 600, **settings: Any) -> tuple[fa.Plan, An
 def test_a_stream_gives_the_effects_of_one_pass(broker: Server, tmp_path: Path) -> None:
     """In every form of message, with errors of every kind, and with a bootstrap by unit under the same key."""
     plan, records = prepared(broker, moments={"bootstrap": 50})
-    found, _ = consume(broker, plan, tmp_path, key=KEY, delete=True, close=True)
+    found, _ = consume(broker, plan, tmp_path, key=KEY, delete=True, end=True)
     assert_same(found, one_pass(plan, records, KEY))
     assert "bootstrap" in {effect.se_kind for effect in found.effects()}
     assert broker.held(plan.name) == 0
@@ -79,7 +79,7 @@ def test_stopped_anywhere_and_started_again_it_is_the_same(some_broker: Server, 
         if stored is not None and fa.Trial.loads(stored.state, plan).n > 120:
             break
     assert steps > 1
-    found, _ = consume(some_broker, plan, tmp_path, delete=True, close=True)
+    found, _ = consume(some_broker, plan, tmp_path, delete=True, end=True)
     assert_same(found, one_pass(plan, records))
     assert some_broker.held(plan.name) == 0
 
@@ -156,7 +156,7 @@ def test_a_crash_between_state_and_acknowledgement_counts_nothing_twice(
                 delete=True,
                 bytes_at_once=2000,
             )
-    found, _ = consume(broker, plan, tmp_path, delete=True, close=True)
+    found, _ = consume(broker, plan, tmp_path, delete=True, end=True)
     assert_same(found, one_pass(plan, records))
     assert broker.held(plan.name) == 0
 
@@ -173,7 +173,7 @@ def test_a_crash_before_the_state_is_written_loses_nothing(some_broker: Server, 
     with pytest.raises(Crash):
         consume(some_broker, plan, tmp_path, wrap=Sipping, store=Failing, delete=True, bytes_at_once=2000)
     assert some_broker.held(plan.name) > 0
-    found, _ = consume(some_broker, plan, tmp_path, delete=True, close=True)
+    found, _ = consume(some_broker, plan, tmp_path, delete=True, end=True)
     assert_same(found, one_pass(plan, records))
 
 
@@ -250,9 +250,9 @@ def test_the_close_takes_all_and_leaves_rounded_effects_alone(some_broker: Serve
     records = people(230)
     some_broker.create(plan.name)
     some_broker.send(plan.name, [Sent(as_json(records.slice(0, 200))), Sent(as_json(records.slice(200)))])
-    found, consumer = consume(some_broker, plan, tmp_path, close=True, delete=True, bytes_at_once=1)
+    found, consumer = consume(some_broker, plan, tmp_path, end=True, delete=True, bytes_at_once=1)
     assert_same(found, one_pass(plan, records))  # the last 30 too, though they are no cohort
-    assert (found.sealed, consumer.progress.pending, some_broker.held(plan.name)) == (True, 0, 0)
+    assert (found.ended, consumer.progress.pending, some_broker.held(plan.name)) == (True, 0, 0)
     stored = stored_in(tmp_path)  # no key is needed
     assert stored is not None
     assert stored.state == b""
@@ -271,7 +271,7 @@ def test_a_crash_after_the_closing_write_is_made_good_by_closing_again(some_brok
             plan,
             tmp_path,
             wrap=lambda real: Crashing(real, "acknowledge", 1, False),
-            close=True,
+            end=True,
             delete=True,
         )
     before = (tmp_path / "state").read_bytes()
@@ -279,8 +279,8 @@ def test_a_crash_after_the_closing_write_is_made_good_by_closing_again(some_brok
     assert stored is not None
     assert stored.final is not None
     assert some_broker.held(plan.name) > 0
-    found, _ = consume(some_broker, plan, tmp_path, close=True, delete=True)
-    assert (found.sealed, some_broker.held(plan.name)) == (True, 0)
+    found, _ = consume(some_broker, plan, tmp_path, end=True, delete=True)
+    assert (found.ended, some_broker.held(plan.name)) == (True, 0)
     assert (tmp_path / "state").read_bytes() == before
 
 
@@ -499,7 +499,7 @@ def test_a_work_queue_is_emptied_by_acknowledging(nats_server: Nats, tmp_path: P
                 bytes_at_once=2000,
             )
     assert 0 < nats_server.held(plan.name) < before
-    found, _ = consume(nats_server, plan, tmp_path, close=True)
+    found, _ = consume(nats_server, plan, tmp_path, end=True)
     assert_same(found, one_pass(plan, records))
     assert nats_server.held(plan.name) == 0
 
@@ -543,7 +543,7 @@ def test_a_message_lost_on_its_way_is_fetched_again(nats_server: Nats, tmp_path:
         tmp_path,
         wrap=lambda real: Losing(real, "", 0, False),
         bytes_at_once=2000,
-        close=True,
+        end=True,
     )
     assert_same(found, one_pass(plan, records))
 
@@ -585,7 +585,7 @@ def test_a_broker_that_cannot_delete_says_so(kafka_server: Server, tmp_path: Pat
     plan, _ = prepared(kafka_server, n=100)
     kafka_server.deletes = True  # as if it could
     try:
-        found, consumer = consume(kafka_server, plan, tmp_path, delete=True, close=True)
+        found, consumer = consume(kafka_server, plan, tmp_path, delete=True, end=True)
     finally:
         kafka_server.deletes = False
     assert not consumer.can_delete

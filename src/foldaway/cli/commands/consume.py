@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import foldaway as fa
-from foldaway.cli.terminal.options import KeyFile, PlanFile, flag, given
+from foldaway.cli.terminal.options import KeyFile, PlanFile, WithoutEffects, flag, given
 from foldaway.cli.terminal.saved_trial import finish, tell_from
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import SealedError, SourceError, TooEarly, Unreleased
@@ -41,7 +41,8 @@ def consume(
     skip_faulty: Annotated[
         bool, flag("skip-faulty", "Skip and count messages that the plan rejects, instead of stopping.")
     ] = False,
-    close: Annotated[bool, flag("close", "When the stream is empty, end the trial and destroy its key.")] = False,
+    end: Annotated[bool, flag("end", "When the stream is empty, end the trial and destroy its key.")] = False,
+    without_effects: WithoutEffects = False,
     json: AsJson = False,
 ) -> None:
     """Fold a stream into a store, exactly once, even after a crash. No record is kept."""
@@ -57,15 +58,15 @@ def consume(
     the_plan = fa.Plan.load(plan)
     broker = where.broker(the_plan.name)
     closed = is_closed(store)
-    if closed and not close:
-        raise SealedError(f"the trial in {store} is closed: `foldaway effects {store}` prints its effects.")
+    if closed and not end:
+        raise SealedError(f"the trial in {store} has ended: `foldaway effects {store}` prints its effects.")
     secret = None if closed else _secret(key, store)
-    options = ConsumerOptions(until_empty=until_empty, delete=delete, skip_faulty=skip_faulty, close=close)
+    options = ConsumerOptions(until_empty, delete, skip_faulty, end, without_effects)
     with StreamFile(store, the_plan, where.stream, key=secret) as opened:
         with stop_asked() as stop, shown_progress(str(where), json) as show:
             consumer = Consumer(broker, opened, options=options, told=show, stopping=stop)
             trial = consumer.run()
-        head = finish(store / STATE, key) if trial.sealed or closed else ""
+        head = finish(store / STATE, key) if trial.ended or closed else ""
     show_end(trial, consumer, _told(store / STATE, trial, secret), delete=delete, json=json)
     if head:
         tell(head)

@@ -1,10 +1,9 @@
-"""What is done with saved states: merge, seal, release; and where one may be saved."""
+"""What is done with saved states: merge, look; and where one may be saved."""
 
 from __future__ import annotations
 
 import os
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,11 +11,11 @@ import typer
 
 import foldaway as fa
 from foldaway.cli.terminal.leaving import interruptible
-from foldaway.cli.terminal.options import AllEffects, AsJson, KeyOfState, Overwrite, Save, Yes
+from foldaway.cli.terminal.options import AllEffects, AsJson, KeyOfState, Overwrite, Save, flag
 from foldaway.cli.terminal.printing import print_effects
-from foldaway.cli.terminal.saved_trial import existing, file_of, finish, in_use, is_state, read_key
-from foldaway.cli.terminal.words import confirm, tell
-from foldaway.errors import SealedError, StateError, TooEarly
+from foldaway.cli.terminal.saved_trial import existing, file_of, in_use, is_state, read_key
+from foldaway.cli.terminal.words import tell
+from foldaway.errors import StateError
 
 app = typer.Typer()
 
@@ -54,76 +53,33 @@ def merge(
 
 
 @app.command()
-def seal(
+def look(
     state: State,
-    key: KeyOfState = None,
-    exact: Annotated[
-        bool, typer.Option("--exact", help="Print the effects without rounding; what is stored is rounded.")
+    last: Annotated[
+        bool,
+        flag("last", "The trial ends here, with less information than was planned: spend all of the error rate."),
     ] = False,
-    yes: Yes = False,
+    key: KeyOfState = None,
     json: AsJson = False,
     everything: AllEffects = False,
 ) -> None:
-    """End a trial: keep its effects, destroy tallies and key. This cannot be undone."""
-    from foldaway.auditing.audit import audit
-    from foldaway.keeping.saved import is_encrypted
-    from foldaway.trial import open_saved
+    """Take the planned look that is due, and print what it found.
 
-    file, exact_effects = existing(state), None
-    with in_use(file):
-        if is_encrypted(file):
-            trial, positions = open_saved(file, key=read_key(key))
-            if trial.plan.release is not None:
-                raise TooEarly(
-                    f"{state} was not sealed, because its plan publishes effects once, with noise (`release`). Use "
-                    f"`foldaway release {state}`, which also destroys the exact tallies and the key."
-                )
-            if trial.chronicle.final_effects(trial.tallies, trial.dropped) is None and not exact:
-                raise TooEarly(
-                    f"{state} was not sealed, because too few units have come for effects that others may see. Use "
-                    "--exact to seal it anyway; it then prints the exact effects once and stores none."
-                )
-            if (found_out := audit(trial.plan, trial.tallies)).findings:
-                tell(f"Before the seal: {found_out.verdict()}")
-            if not yes:
-                question = "This destroys the tallies and the key, and cannot be undone. Seal?"
-                confirm(question, f"{state} was not sealed; nothing has changed.")
-            trial.seal(everywhere=False, found=found_out)
-            exact_effects = replace(trial.read(), final=True)
-            trial.save(file, positions=positions)
-            trial.seal()  # only now: what a crash leaves must be readable
-        head = finish(file, key)
-    if exact_effects is None:
-        tell(f"{state} was sealed before; only its rounded effects remain.")
-    else:
-        tell(f"{state} is sealed: its tallies and its key are destroyed.")
-    tell(head)
-    found = exact_effects if exact and exact_effects is not None else fa.Effects.load(file)
-    print(found.to_json() if json else found.to_string(all=everything))
-
-
-@app.command()
-def release(state: State, key: KeyOfState = None, json: AsJson = False, everything: AllEffects = False) -> None:
-    """Publish a trial's effects once, with noise. This destroys the exact tallies.
-
-    The plan says how much noise. Safe to repeat: the file then holds the release, and gives the same effects again.
+    The look is saved in the state. The plan's `looks` say when one is due. Safe to repeat: without new information
+    nothing more is spent.
     """
-    from foldaway.keeping.saved import is_encrypted
     from foldaway.trial import open_saved
 
     file = existing(state)
     with in_use(file):
-        if is_encrypted(file):
-            trial, positions = open_saved(file, key=read_key(key))
-            trial.release(everywhere=False)
-            trial.save(file, positions=positions)  # before anybody sees it: drawn again, noise could be averaged away
-            trial.seal()
-            tell(f"{state} now contains the release and no exact tallies. Delete older copies of it.")
-        tell(finish(file, key))
-    found = fa.Effects.load(file)
-    if found.plan.release is None:
-        raise SealedError(f"{state} is sealed, and its plan has no `release`, so its effects have no noise.")
-    print(found.to_json() if json else found.to_string(all=everything))
+        trial, positions = open_saved(file, key=read_key(key))
+        before = trial.looks
+        trial.look(last=last)
+        if trial.looks != before:
+            trial.save(file, positions=positions)
+    if trial.looks == before:
+        tell("No further look is due; this is what the last one found, beside the effects as they are now.")
+    print_effects(trial, json=json, everything=everything)
 
 
 def tell_saved(path: Path) -> None:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 import foldaway as fa
 from foldaway.cli.terminal.connecting import QUESTION, Authority, Server, Token, TrialName, connect
-from foldaway.cli.terminal.options import AllEffects, AsJson, PlanFile, Yes, flag
-from foldaway.cli.terminal.printing import print_answer, print_json
-from foldaway.cli.terminal.words import confirm, in_lines, tell
-from foldaway.errors import ServerError
+from foldaway.cli.terminal.options import AsJson, PlanFile
+from foldaway.cli.terminal.printing import print_json
+from foldaway.cli.terminal.words import in_lines, tell
 from foldaway.evidence.ledger import head_sentence
 from foldaway.table import text_table
 
 app = typer.Typer(name="trial", help="Manage trials on a server.", no_args_is_help=True)
-
-Exact = Annotated[bool, flag("exact", "Do not round. Needs an admin token, and the server counts such requests.")]
 
 
 @app.command("create")
@@ -45,55 +42,6 @@ def create(plan: PlanFile, server: Server, token: Token, ca: Authority = None, j
     tell(f"Next, with the ingest token as FOLDAWAY_TOKEN: {following}")
     if made.get("ledger_head") and made.get("new", True):
         print("\n" + in_lines(head_sentence(made["ledger_head"])))
-
-
-@app.command("close")
-def close(
-    name: TrialName,
-    server: Server,
-    token: Token,
-    ca: Authority = None,
-    deadline: Annotated[
-        float | None, typer.Option(min=0, help="Federated: for how many seconds reports still count.")
-    ] = None,
-    share: Annotated[
-        float | None, typer.Option(help="Federated: the share of devices that is enough, above 0 and up to 1.")
-    ] = None,
-    without_effects: Annotated[
-        bool, flag("without-effects", "Close even though there are no effects. This cannot be undone.")
-    ] = False,
-    exact: Exact = False,
-    json: AsJson = False,
-    everything: AllEffects = False,
-    yes: Yes = False,
-) -> None:
-    """End a trial. It accepts no more records, and its effects are final.
-
-    This cannot be undone, so the command asks first if it runs at a terminal.
-
-    If records stay on devices, the command waits for their last reports and shows how many have come. If you interrupt
-    it, the server keeps waiting; run the same command without options to watch again.
-    """
-    from foldaway.cli.terminal.waiting import close_and_wait
-
-    if share is not None and not 0 < share <= 1:
-        raise ServerError("--share is above 0, and at most 1: the share of the devices whose reports are enough.")
-    with connect(server, token, ca) as client:
-        if not yes and _is_open(client.status(name)):
-            undone = f"This destroys the trial's tallies and its key, and cannot be undone. Close {name}?"
-            confirm(undone, f"{name} was not closed; nothing has changed.")
-        answer = close_and_wait(
-            client, name, deadline=deadline, share=share, without_effects=without_effects, exact=exact
-        )
-        head = client.status(name).get("ledger_head")
-    print_answer(answer, json, everything=everything)
-    if head:
-        tell(head_sentence(head))
-
-
-def _is_open(status: dict[str, Any]) -> bool:
-    """Whether nobody has begun to close a trial."""
-    return bool((status["federated"] or {}).get("stage", status["status"]) == "open")
 
 
 @app.command("status")

@@ -97,8 +97,8 @@ def show_end(trial: Trial, consumer: Consumer, effects: Effects | str, *, delete
     """What has become of the stream, and the effects as others are told them, or why there are none."""
     progress = consumer.progress
     sentence = f"\n{progress.records:,} records are in the store."
-    if trial.sealed:
-        sentence = "\nThe trial is closed: the store holds its effects, and its tallies and its key are destroyed."
+    if trial.ended:
+        sentence = "\nThe trial has ended: the store holds its effects, and its tallies and its key are destroyed."
     if isinstance(effects, str):
         sentence = effects
     if json:

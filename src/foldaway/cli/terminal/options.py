@@ -50,6 +50,10 @@ def written(by_default: str) -> Any:
 
 Yes = Annotated[bool, flag("yes", "Do not ask for confirmation.")]
 
+WithoutEffects = Annotated[
+    bool, flag("without-effects", "End it even if no effects would be left. This cannot be undone.")
+]
+
 # How effects are printed.
 AsJson = Annotated[bool, flag("json", "Print JSON for machines instead of tables.")]
 AllEffects = Annotated[bool, flag("all", "Show every estimator, kind of standard error and segment as well.")]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import foldaway as fa
-from foldaway.cli.terminal.words import tell
+from foldaway.cli.terminal.words import confirm, tell
 from foldaway.errors import SealedError, StateError
 from foldaway.evidence.certificate import issue
 from foldaway.evidence.ledger import head_sentence
@@ -77,9 +77,54 @@ class SavedTrial:
             return trial.report(positions=positions, told=told)
         if exact:
             raise SealedError(
-                f"{self.place} is sealed, and its exact numbers are gone; leave out --exact for a rounded report."
+                f"{self.place} has ended, and its exact numbers are gone; leave out --exact for a rounded report."
             )
         return effects_page(fa.Effects.load(file), saved.ledger)
+
+    def end(self, *, exact: bool, without_effects: bool, confirmed: bool) -> tuple[fa.Effects | None, str]:
+        """End it, after a question unless that is confirmed. Of a trial that has ended, finish what a crash has left.
+
+        Returns:
+            The effects that are left, or exact ones once, or none; and a sentence with the ledger's head.
+
+        Raises:
+            TooEarly: No effects would be left; nothing was changed.
+        """
+        from foldaway.keeping.saved import is_encrypted, load
+
+        file, effects = existing(self.place), None
+        with in_use(file):
+            if is_encrypted(file):
+                effects = self._end(file, without_effects, confirmed)
+                tell(f"{self.place} has ended: its tallies and its key are destroyed.")
+            else:
+                rounded = "rounded " if exact else ""
+                tell(f"{self.place} had ended before; only its {rounded}effects remain.")
+            head = finish(file, self.key_file)
+        if effects is None or not exact:
+            final = load(file).final
+            effects = None if final is not None and final.effects is None else fa.Effects.load(file)
+        return effects, head
+
+    def _end(self, file: Path, without_effects: bool, confirmed: bool) -> fa.Effects:
+        """End a trial whose state is in the file; its effects in full, or with the plan's noise."""
+        from foldaway.auditing.audit import audit
+        from foldaway.trial import open_saved
+
+        trial, positions = open_saved(file, key=read_key(self.key_file))
+        if not without_effects:
+            trial.require_effects()
+        found = None if trial.plan.release is not None else audit(trial.plan, trial.tallies)
+        if found is not None and found.findings:
+            tell(f"Before the end: {found.verdict()}")
+        if not confirmed:
+            question = "This destroys the tallies and the key, and cannot be undone. End the trial?"
+            confirm(question, f"{self.place} was not ended; nothing has changed.")
+        trial.conclude(without_effects=without_effects, found=found)
+        effects = replace(trial.read(), final=True)
+        trial.save(file, positions=positions)  # before anybody sees it: drawn again, noise could be averaged away
+        trial.destroy_key()  # only now: what a crash leaves must be readable
+        return effects
 
     def certificate(self) -> bytes:
         """What was done and found, signed by this user."""
@@ -130,9 +175,9 @@ def tell_from(file: Path, key: bytes | None) -> fa.Effects:
 
 
 def finish(file: Path, key: Path | None) -> str:
-    """Destroy the keys of a sealed trial, its own, if it is the user's, and one in a file; say its ledger's head."""
+    """Destroy the keys of a trial that has ended: its own, if it is the user's, and a file's; its ledger's head."""
     from foldaway.keeping.saved import load
-    from foldaway.trial import finish_sealing
+    from foldaway.trial import finish_ending
 
     if load(file).final is None:
         return ""
@@ -140,8 +185,8 @@ def finish(file: Path, key: Path | None) -> str:
         try:
             destroy_file(key)  # overwritten before it is removed
         except OSError as error:
-            tell(f"The trial is closed, but its key {key} cannot be destroyed: {error.strerror}.")
-    return head_sentence(finish_sealing(file, given=key is not None and not key.exists()).head)
+            tell(f"The trial has ended, but its key {key} cannot be destroyed: {error.strerror}.")
+    return head_sentence(finish_ending(file, given=key is not None and not key.exists()).head)
 
 
 def in_use(file: Path) -> AbstractContextManager[None]:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from foldaway.cli.terminal.connecting import QUESTION, connect
+from foldaway.cli.terminal.words import confirm
 from foldaway.errors import EstimateError
+from foldaway.evidence.ledger import head_sentence
 from foldaway.report.page.document import Report
 
 if TYPE_CHECKING:
@@ -78,6 +80,29 @@ class ServedTrial:
         """What it found, as a page; for others, unless it is to be exact."""
         with self.connect() as client:
             return Report(client.report(self.name, exact=exact))
+
+    def end(
+        self, *, deadline: float | None, share: float | None, without_effects: bool, exact: bool, confirmed: bool
+    ) -> tuple[dict[str, Any], str]:
+        """End it, after a question unless that is confirmed; the last answer, and a sentence with its ledger's head.
+
+        Raises:
+            ServerError: The server refuses: no effects would be left, for example.
+        """
+        from foldaway.cli.terminal.waiting import end_and_wait
+
+        changes = deadline is not None or share is not None or without_effects
+        with self.connect(60.0) as client:
+            status = client.status(self.name)
+            stage = (status["federated"] or {}).get("stage", status["status"])
+            if not confirmed and (stage == "open" or (stage != "closed" and changes)):
+                question = f"This destroys the trial's tallies and its key, and cannot be undone. End {self.name}?"
+                confirm(question, f"{self.name} was not ended; nothing has changed.")
+            answer = end_and_wait(
+                client, self.name, deadline=deadline, share=share, without_effects=without_effects, exact=exact
+            )
+            head = client.status(self.name).get("ledger_head")
+        return answer, head_sentence(head) if head else ""
 
     def certificate(self) -> bytes:
         """What was done and found, signed by the server."""

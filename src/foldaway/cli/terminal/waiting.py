@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 _PAUSE = 1.0
 
 
-def close_and_wait(client: Client, name: str, **request: Any) -> dict[str, Any]:
-    """Close a trial as `Client.finish` does; where records stay on devices, show their reports until it is closed.
+def end_and_wait(client: Client, name: str, **request: Any) -> dict[str, Any]:
+    """End a trial as `Client.end` does; where records stay on devices, show their reports until it is closed.
 
     Interrupted, the server goes on waiting, and the same command without options shows it.
     """
     from rich.progress import MofNCompleteColumn, TextColumn
 
-    answer = client.finish(name, **request)
+    answer = client.end(name, **request)
     if answer["final"]:
         return answer
     share = request.get("share")
@@ -35,7 +35,7 @@ def close_and_wait(client: Client, name: str, **request: Any) -> dict[str, Any]:
     sooner = f", or until {enough} have reported" if answer["federated"]["enrolled"] else ""
     tell(f"Waiting until {_moment(answer['federated']['deadline'])}{sooner}.")
     with (
-        interruptible(f"stopped watching; the server still waits for reports. foldaway trial close {name} shows it."),
+        interruptible(f"stopped watching; the server still waits for reports. foldaway end {name} shows it."),
         progress_bar(MofNCompleteColumn(), TextColumn("{task.fields[left]}")) as bar,
     ):
         task = bar.add_task("waiting for reports", total=None, left="")
@@ -47,7 +47,7 @@ def close_and_wait(client: Client, name: str, **request: Any) -> dict[str, Any]:
             )  # a release counts no devices
             bar.update(task, total=total, completed=sum(about["reported"].values()), left=left)
             time.sleep(_PAUSE)
-            answer = client.finish(name)
+            answer = client.end(name)
     return answer
 
 

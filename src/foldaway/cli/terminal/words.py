@@ -8,7 +8,14 @@ from textwrap import fill
 
 import typer
 
+from foldaway.errors import FoldawayError
+
 WIDTH = 80
+
+
+class Unconfirmed(FoldawayError):
+    """What cannot be undone, asked for where nobody can be asked back."""
+
 
 # What stands in for a character that an output cannot show, as where Windows writes to a file or a pipe.
 _PLAIN = {"−": "-", "─": "-", "≤": "<=", "≥": ">=", "→": "->", "∞": "inf"}
@@ -54,8 +61,14 @@ def tell(sentence: str) -> None:
 
 
 def confirm(question: str, declined: str) -> None:
-    """Ask at a terminal before what cannot be undone; where nobody can answer, go ahead."""
-    if sys.stdin is None or not sys.stdin.isatty() or typer.confirm(question, err=True):
+    """Ask at a terminal before what cannot be undone.
+
+    Raises:
+        Unconfirmed: There is no terminal; what comes on standard input is no answer.
+    """
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise Unconfirmed(f"{declined} This cannot be undone, and there is no terminal to ask at: add --yes.")
+    if typer.confirm(question, err=True):
         return
     tell(declined)
     raise typer.Exit(1)

@@ -16,7 +16,7 @@ from foldaway.errors import FoldawayError, PlanError, SealedError, SourceError, 
 from foldaway.inference.fixing import is_ripe
 from foldaway.keeping.saved import StreamPositions
 from foldaway.plan import Plan
-from foldaway.trial import Trial, finish_sealing, prepare_sealing
+from foldaway.trial import Trial, finish_ending
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -89,8 +89,8 @@ def fold_stream(
     with ExitStack() as until_started:
         opened = until_started.enter_context(StreamFile(folder, plan, _STREAM, key=key))  # before the checkpoint
         account = Account(opened)
-        if account.durable.tallies.sealed:
-            finish_sealing(opened.path)  # a crash may have left its key
+        if account.durable.tallies.ended:
+            finish_ending(opened.path)  # a crash may have left its key
             raise SealedError("the trial in this store is closed: it takes no more records.")
         _take_back(Checkpoint(df.sparkSession, place), account, store)
         settings = df.sparkSession.conf
@@ -174,7 +174,7 @@ class StreamFold:
         self.query.stop()
         self._let_go()
 
-    def close(self) -> Trial:
+    def end(self, *, without_effects: bool = False) -> Trial:
         """End the trial: stop, and store its effects, of all records, in place of its tallies.
 
         The key of this machine's user is destroyed; destroy any other that you gave.
@@ -185,12 +185,12 @@ class StreamFold:
         """
         self.query.stop()
         trial = self._account.live
-        if not self._account.durable.tallies.sealed:
-            prepare_sealing(trial)
+        if not self._account.durable.tallies.ended:
+            trial.conclude(without_effects=without_effects)
             self._write()
-            trial.seal()  # only now: what a crash leaves must be able to go on
+            trial.destroy_key()  # only now: what a crash leaves must be able to go on
             if self._store is not None:
-                finish_sealing(self._store.folder / STATE)
+                finish_ending(self._store.folder / STATE)
             self._let_go()
         return trial
 

@@ -195,7 +195,7 @@ class Course:
             IngestError: So closed, it would wait for reports.
         """
         if self.looked(seen._replace(stage="replying"), included) is None:
-            last = f"end it with: foldaway trial close {self._plan.name} --deadline 0 --exact"
+            last = f"end it with: foldaway end {self._plan.name} --deadline 0 --exact"
             first = "" if seen.stage == "replying" else "Close it without --exact first. "
             raise IngestError(
                 409,
@@ -256,7 +256,7 @@ def would_be_without_effects(trial: str, why: str, *, federated: bool = False) -
     return IngestError(
         409,
         f"the trial is still open, because it would end without effects: {why}. Wait for more,{time} or close it "
-        f"anyway, which cannot be undone: foldaway trial close {trial} --without-effects.",
+        f"anyway, which cannot be undone: foldaway end {trial} --without-effects.",
     )
 
 
@@ -264,6 +264,6 @@ def waits_on(trial: str, why: str) -> str:
     """What to say of a trial that has waited for long enough, and yet is not ended for nothing."""
     return (
         f"the trial waits on, though its deadline is over, for it would end without effects: {why}. Give its devices "
-        f"more time (foldaway trial close {trial} --deadline SECONDS), or end it all the same, for good "
+        f"more time (foldaway end {trial} --deadline SECONDS), or end it all the same, for good "
         "(--without-effects)."
     )

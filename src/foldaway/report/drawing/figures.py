@@ -158,6 +158,12 @@ def key_mark(shape: int) -> Html:
     return tag("svg", drawn, class_="key", width=16, height=16, aria_hidden="true")
 
 
+def key_line(kind: str) -> Html:
+    """An upright line alone, for a legend."""
+    drawn = tag("line", x1=8, x2=8, y1=0, y2=16, class_=kind)
+    return tag("svg", drawn, class_="key", width=16, height=16, aria_hidden="true")
+
+
 def picture(parts: Iterable[Child], *, title: str, description: str) -> Html:
     """An SVG that can be read aloud."""
     return tag(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from foldaway.effects import Effect, Effects
-from foldaway.effects.effect import has_anytime, margins_of, told
+from foldaway.effects.effect import told
 from foldaway.effects.effects import reasons
 from foldaway.effects.headline import Comparison, comparisons, tested, why
 from foldaway.effects.numbers import (
@@ -24,9 +24,10 @@ from foldaway.effects.released import release_notes
 from foldaway.effects.verdict import NONE, Verdict
 from foldaway.inference.bootstrap import SHARES, DistributionForm
 from foldaway.plan.vocabulary import DIFFERENCE, ERRORS, ESTIMATORS, SUMS
-from foldaway.report.drawing.figures import axis_over, axis_row, box_row, interval_row
+from foldaway.report.drawing.figures import axis_over, axis_row, box_row
 from foldaway.report.drawing.markup import Html, html, named, tag
 from foldaway.report.page.document import Section, badge, card, details, table
+from foldaway.report.page.forest import forest
 from foldaway.table import number, places_for
 
 Spreads = Mapping[tuple[str, str], DistributionForm]
@@ -39,6 +40,9 @@ _SIGNS = {
     "worse": ("fails", "!"),
     "worse within margin": ("look", "!"),
     "higher": ("higher", "▲"),
+    "stop for benefit": ("good", "✓"),
+    "stop for harm": ("fails", "!"),
+    "stop for futility": ("look", "○"),
     "lower": ("lower", "▼"),
 }
 
@@ -73,7 +77,7 @@ def _card(effects: Effects, judged: Sequence[tuple[Comparison, Verdict]], spread
         for each in those
     ]
     labels = [html(named(lead.arm)) for lead in leads]
-    plot = _forest(effects, leads, labels, against=those[0].control)
+    plot = forest(effects, leads, labels)
     return card(named(effects.heading(those[0].outcome)), sentences, plot, more)
 
 
@@ -127,6 +131,9 @@ def _meaning(effects: Effects, row: Effect, said: Verdict, places: int | None) -
     margin = "" if said.margin is None else f"The margin is {typeset(number(said.margin, 3))}. "
     if said.verdict == NONE:
         return f"{margin}{said.why}" if effects.sample_ratio.ok else margin  # of the arms' shares it is said above
+    if effects.plan.looks is not None:
+        number_of = len(effects.looks)
+        return f"{margin}Planned look {number_of} has found: {said.verdict}."
     if not said.decided:
         clear = row.p_value is not None and row.p_value < 1 - effects.confidence
         among = " By itself it would look clear, but not among so many comparisons." if clear else ""
@@ -143,54 +150,6 @@ def _meaning(effects: Effects, row: Effect, said: Verdict, places: int | None) -
     )
 
 
-def _forest(effects: Effects, rows: Sequence[Effect], labels: Sequence[Html], against: str) -> Html:
-    places = places_for(row.std_error for row in rows)
-    shown = [
-        (row.estimate, row.ci_lower, row.ci_upper, row.anytime_ci_lower, row.anytime_ci_upper, *margins_of(row))
-        for row in rows
-    ]
-    axis = axis_over(value for values in shown for value in values)
-    items = [
-        tag(
-            "li",
-            tag("span", label, class_="label"),
-            interval_row(
-                axis,
-                row.estimate,
-                (row.ci_lower, row.ci_upper),
-                (row.anytime_ci_lower, row.anytime_ci_upper),
-                title=f"{row.arm} against {row.control}, {effects.heading(row.outcome)}, {row.estimator}",
-                description=_described(effects, row, places),
-                margins=margins_of(row),
-            ),
-            tag("span", _figures(row, places), class_="figures"),
-        )
-        for row, label in zip(rows, labels, strict=True)
-    ]
-    ends = tag("li", tag("span", class_="label"), axis_row(axis), tag("span", class_="figures"), class_="ends")
-    caption = html(
-        "Effect against ",
-        named(against),
-        f": the dot is the estimate, the bar its {100 * effects.confidence:g}\u202f% interval for a single look",
-        ", the thin line the interval for any number of looks." if any(map(has_anytime, rows)) else ".",
-        " Dotted: the margin." if any(map(margins_of, rows)) else None,
-    )
-    return tag("figure", tag("figcaption", caption), tag("ul", items, ends, class_="rows"))
-
-
-def _described(effects: Effects, row: Effect, places: int | None) -> str:
-    return (
-        f"effect {typeset(number(row.estimate, places=places))}, {100 * effects.confidence:g}\u202f% interval "
-        f"{typeset(interval_text(row.ci_lower, row.ci_upper, places))}, for any number of looks "
-        f"{typeset(interval_text(row.anytime_ci_lower, row.anytime_ci_upper, places))}"
-    )
-
-
-def _figures(row: Effect, places: int | None) -> Html:
-    effect = tag("b", typeset(signed(number(row.estimate, places=places))))
-    return html(effect, " ", tag("span", typeset(interval_text(row.ci_lower, row.ci_upper, places))))
-
-
 def _all_numbers(effects: Effects, comparison: Comparison, spreads: Spreads | None) -> Html:
     lead = comparison.lead
     level = effects.plan.outcome(lead.outcome).LEVEL
@@ -204,7 +163,7 @@ def _all_numbers(effects: Effects, comparison: Comparison, spreads: Spreads | No
     )
     best = comparison.best
     labels = [tag("span", row.estimator, " ", tag("small", row.se_kind)) for row in best]
-    plot = _forest(effects, best, labels, comparison.control) if len(best) > 1 else None
+    plot = forest(effects, best, labels) if len(best) > 1 else None
     return html(reason, plot, _bootstrap(comparison, spreads), _table(effects, comparison))
 
 

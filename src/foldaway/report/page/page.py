@@ -1,4 +1,4 @@
-"""The report: the verdicts at a glance, what was asked, what was found, whether to trust it, and what was kept."""
+"""The report: the verdicts at a glance, what was asked and found, whether to trust it, for whom, what was kept."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from foldaway.auditing.audit import audit
 from foldaway.auditing.finding import Audit
 from foldaway.effects import Effects
 from foldaway.effects.checks import ratio_alarm
-from foldaway.effects.effect import sentence
-from foldaway.effects.headline import comparisons, tested
+from foldaway.effects.headline import comparisons
 from foldaway.effects.numbers import typeset
 from foldaway.effects.scorecard import explanations, lines_of
-from foldaway.effects.segment import BySegment, unclear
 from foldaway.errors import many
 from foldaway.evidence.ledger import CLOSED, WRITTEN, Ledger
 from foldaway.evidence.verifying import events
@@ -24,11 +22,12 @@ from foldaway.inference.contrast import Question
 from foldaway.inference.estimators import distribution
 from foldaway.keeping.saved import Saved
 from foldaway.plan import Plan
-from foldaway.report.drawing.markup import Child, Html, html, named, prose, tag
+from foldaway.report.drawing.markup import Html, html, named, prose, tag
 from foldaway.report.page.asked import asked
-from foldaway.report.page.document import Report, Section, State, badge, card, details, document, notes, table
+from foldaway.report.page.document import Report, Section, State, badge, details, document, notes, table
 from foldaway.report.page.found import Spreads, found, mark
 from foldaway.report.page.kept import kept
+from foldaway.report.page.segments import by_segment
 from foldaway.report.page.trust import sample_ratio_check, trust
 from foldaway.tallies import Held, arms_of, grouped_of
 from foldaway.tallies.moments import ArmTally
@@ -36,7 +35,7 @@ from foldaway.tallies.moments import ArmTally
 
 def effects_page(effects: Effects, ledger: Ledger | None = None) -> Report:
     """What effects alone can tell: they know neither the covariates' balance nor what was kept."""
-    first = [asked(effects.plan), found(effects, None), *_segments(effects), trust(effects, None)]
+    first = [asked(effects.plan), found(effects, None), trust(effects, None), *by_segment(effects)]
     ledger = Ledger() if ledger is None else ledger
     return _page(effects, [*first, *_proven(ledger)], ledger)
 
@@ -52,8 +51,8 @@ def trial_page(effects: Effects, plan: Plan, tallies: Held, saved: Saved) -> Rep
     sections = [
         asked(plan),
         found(effects, forms),
-        *_segments(effects),
         trust(effects, balances),
+        *by_segment(effects),
         kept(saved, sum(effects.counts.values())),
         _solved(audit(plan, tallies), told=effects.rounded),
         *_proven(saved.ledger),
@@ -80,51 +79,22 @@ def _glance(effects: Effects) -> Section:
     judged = [line.verdict for line in lines]
     several = len({each.arm for each in judged}) > 1
     arms = ["Control", "In the arm"] if several else [judged[0].control, judged[0].arm]
-    header = ["Outcome", *(["Arm"] if several else []), "Verdict", "Effect"]
+    header = ["Outcome and arm" if several else "Outcome", "Verdict", "Effect"]
     header += [f"{100 * effects.confidence:g} % interval", *arms]
     rows = [
         [
-            html(named(each.label), tag("small", " ", named(each.measure)) if each.measure else None),
-            *([html(named(each.arm))] if several else []),
+            html(
+                named(each.label),
+                tag("small", " ", named(each.measure)) if each.measure else None,
+                tag("div", named(each.arm), class_="arm") if several else None,
+            ),
             mark(each),
             *map(typeset, (line.effect, line.interval, line.control_level, line.level)),
         ]
         for line, each in zip(lines, judged, strict=True)
     ]
-    body = table("Every outcome at a glance", header, rows, left=2 + several), notes(explanations(effects))
+    body = table("Every outcome at a glance", header, rows, left=2), notes(explanations(effects))
     return Section("glance", "At a glance", tag("div", body, class_="card"))
-
-
-def _segments(effects: Effects) -> Iterator[Section]:
-    """Whether it works for everyone: a card for each segment, with one table of all outcomes and arms."""
-    if not effects.segments:
-        return
-    columns: dict[str, list[BySegment]] = {}
-    for each in effects.segments:
-        columns.setdefault(each.column, []).append(each)
-    cards = [_segment(effects, column, parts) for column, parts in columns.items()]
-    yield Section("segments", "Does it work for everyone?", tag("div", cards, class_="cards"))
-
-
-def _segment(effects: Effects, column: str, parts: Sequence[BySegment]) -> Html:
-    several = len({each.arm for each in parts}) > 1
-    headers, rows = list[list[str]](), list[list[Child]]()
-    for each in parts:
-        header, lines = each.table(effects.confidence)
-        headers.append(header)
-        name = html(named(effects.heading(each.outcome)), html(", ", named(each.arm)) if several else None)
-        for line, (level, *cells) in enumerate(lines):
-            rows.append([None if line else name, named(level), *map(typeset, cells)])
-    differ = [html(named(effects.heading(each.outcome)), ": ", each.summary) for each in parts if each.differs]
-    said: Sequence[Child] = differ or [sentence(unclear(parts))]
-    reasons = [html(named(effects.heading(each.outcome)), ", ", why) for each in parts for why in each.reasons]
-    reasons += map(html, tested(effects, dict.fromkeys(each.outcome for each in parts)))
-    caption = f"Effect against {parts[0].control} within each level of {column}"
-    *header, p = headers[0]
-    if any(other[-1] != p for other in headers):
-        p, reasons = "p", [html("p allows for several comparisons, except for guardrails."), *reasons]
-    effects_by_level = table(caption, ["outcome", *header, p], rows, left=2)
-    return card(["By ", named(column)], [tag("p", each) for each in said], effects_by_level, notes(reasons))
 
 
 def _solved(audit: Audit, *, told: bool) -> Section:

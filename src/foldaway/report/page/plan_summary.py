@@ -31,13 +31,12 @@ def summary(plan: Plan, more: Sequence[str] = ()) -> str:
         demo is a valid plan.
     """
     estimators = [[name, ", ".join(errors_of(plan, name))] for name in estimators_of(plan)]
-    paragraphs = (*_release(plan), *more, _arms(plan), _faults(plan), *_kept(plan))
+    paragraphs = (*_bootstrap(plan), *_release(plan), *more, _arms(plan), _faults(plan), *_kept(plan))
     return "\n\n".join(
         [
-            f"{plan.name} is a valid plan.",
+            fill(f"{plan.name} is a valid plan.", WIDTH, break_on_hyphens=False),
             text_table(["column", "role", "detail"], _roles(plan), left=3, width=WIDTH),
             text_table(["estimator", "standard errors"], estimators, left=2, width=WIDTH),
-            *_bootstrap(plan),
             *(fill(paragraph, WIDTH, break_on_hyphens=False) for paragraph in paragraphs),
             f"Fingerprint: {plan.fingerprint}",
         ]

@@ -20,13 +20,14 @@ from foldaway.auditing.finding import Audit
 from foldaway.effects import Effects
 from foldaway.effects.door import TOLD
 from foldaway.effects.headline import headline
+from foldaway.effects.withheld import why_withheld
 from foldaway.errors import Unreleased, many
 from foldaway.federated.coordinator.closing import Course, Situation
 from foldaway.federated.messages import Stage
 from foldaway.federated.modes import mode_of
 from foldaway.federated.replies.integrity import Integrity
 from foldaway.inference.rounding import round_count
-from foldaway.keeping.cohort import Census, may_tell
+from foldaway.keeping.cohort import Census, may_tell, too_early
 from foldaway.plan import Plan
 from foldaway.service.database.history_table import ToldRow, require_last
 from foldaway.service.database.shard_table import ShardRow, versions
@@ -316,6 +317,13 @@ class Answers:
                 come = round_count(some[-1].records) - round_count(some[0].records)
                 return come / elapsed * _DAY if come > 0 else None
         return None
+
+
+def why_none(plan: Plan, told: Shown | None) -> str | None:
+    """Why a trial that ended with this would have no effects; None if it has some, or a release's noise decides."""
+    if plan.release is not None:
+        return None
+    return str(too_early(plan.privacy)) if told is None else why_withheld(told.effects)
 
 
 def _left_out(plan: Plan, late: int, what: str) -> str:

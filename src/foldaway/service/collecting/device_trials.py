@@ -18,7 +18,15 @@ from foldaway.auditing.audit import audit
 from foldaway.effects import Effects
 from foldaway.effects.door import OWN, TOLD
 from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialClosed, Unreleased
-from foldaway.federated.coordinator.closing import CloseRequest, Closing, Course, Situation, WaitOn, waits_on
+from foldaway.federated.coordinator.closing import (
+    CloseRequest,
+    Closing,
+    Course,
+    Situation,
+    WaitOn,
+    waits_on,
+    would_be_without_effects,
+)
 from foldaway.federated.messages import Coefficients, Kind, Received
 from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.share import Devices, Share
@@ -26,7 +34,7 @@ from foldaway.federated.replies.published import Published
 from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import Census, too_early
 from foldaway.plan import Plan
-from foldaway.service.collecting.answers import Answer, Answers, Candidate, Federated
+from foldaway.service.collecting.answers import Answer, Answers, Candidate, Federated, why_none
 from foldaway.service.collecting.device_inbox import DeviceInbox, Outcome
 from foldaway.service.database.device_table import write_arrivals
 from foldaway.service.database.outages import again_after
@@ -134,6 +142,8 @@ class DeviceTrials:
         if request.exact and seen.stage != "closed":
             course.require_end(seen._replace(closing=closing or seen.closing), lambda: self.whole(plan)[0].devices)
         if closing is not None and seen.stage == "open":
+            if seen.now >= closing.deadline and not closing.without_effects:
+                self._require_effects(plan)
             self._begin(plan, closing)
         elif closing is not None:
             self._table.change_closing(plan.name, closing)
@@ -141,6 +151,21 @@ class DeviceTrials:
         if isinstance(ended, WaitOn):
             raise IngestError(409, waits_on(plan.name, ended.why))
         return ended
+
+    @again_after(Conflict)  # another server has committed
+    def _require_effects(self, plan: Plan) -> None:
+        """Refuse to begin an end at once that would leave no effects, for whatever reason.
+
+        Raises:
+            IngestError: It would; nothing was changed.
+        """
+        if plan.release is not None or mode_of(plan).replies:  # noise decides that, or what devices will reply
+            return
+        seen, (whole, _) = self.look(plan), self.whole(plan, pending=True)
+        devices = seen.devices.with_reports(seen.pending)
+        told, _ = self._answers.final(plan, _candidate(whole, devices, None))
+        if (why := why_none(plan, told)) is not None:
+            raise would_be_without_effects(plan.name, why.rstrip("."), federated=True)
 
     @again_after(Conflict)  # another server has committed, perhaps some of what is pending here
     def _begin(self, plan: Plan, closing: Closing) -> None:
@@ -184,7 +209,7 @@ class DeviceTrials:
         audited = audit(plan, whole.trial.tallies) if plan.release is None else None
         if plan.release is not None:
             whole = whole.copy()
-            whole.trial.release(everywhere=False)  # drawn once: what is told is stored in the transaction that closes
+            whole.trial.conclude()  # noise is drawn once: what is told is stored in the transaction that closes
         # After the shards: if another server commits in between, their versions are no longer those, and all is done
         # once more. The other way round its reports would be in the tallies, and missing from the counts.
         seen = self.look(plan)
@@ -201,6 +226,8 @@ class DeviceTrials:
         effects, records, late = None, whole.trial.n, 0
         if exact is not None:
             told, unless_told = self._answers.final(plan, _candidate(whole, seen.devices, published))
+            if (why := why_none(plan, told)) is not None and not (seen.closing and seen.closing.without_effects):
+                return WaitOn(why.rstrip("."))
             effects = None if told is None else told.effects
             also.append(unless_told)
             if told is not None and plan.release is None:  # an earlier answer, if fewer than a cohort have come since

@@ -15,7 +15,7 @@ from foldaway.federated.coordinator.closing import would_be_without_effects
 from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import too_early
 from foldaway.plan import Plan
-from foldaway.service.collecting.answers import Answer, Answers, Candidate, Shown
+from foldaway.service.collecting.answers import Answer, Answers, Candidate, Shown, why_none
 from foldaway.service.collecting.numbers import Numbers, Producers
 from foldaway.service.collecting.record_inbox import SMALL, Arrival, Claim, GivenUp, Receipt, RecordInbox
 from foldaway.service.collecting.record_store import merged
@@ -150,10 +150,10 @@ class RecordTrials:
         whole = merged(plan, [row for row in shards if row.shard != self._shard]).merge(live)
         audited = audit(plan, whole.tallies) if plan.release is None else None
         if plan.release is not None:  # however few have come, since a refusal would depend on exact counts
-            whole.release(everywhere=False)  # drawn once: what is told is stored in the transaction that closes
+            whole.conclude()  # noise is drawn once: what is told is stored in the transaction that closes
         told, unless_told = self._answers.final(plan, _candidate(whole))
-        if told is None and not without_effects:
-            raise would_be_without_effects(name, str(too_early(plan.privacy)).rstrip("."))
+        if not without_effects and (why := why_none(plan, told)) is not None:
+            raise would_be_without_effects(name, why.rstrip("."))
         effects = None if told is None else told.effects
         counted = whole.n if told is None else told.records
         lost = None if plan.release is not None else round_count(left_out(shards) + whole.n - counted)

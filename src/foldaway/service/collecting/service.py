@@ -13,7 +13,7 @@ import msgspec
 
 from foldaway.account.pace import Pace
 from foldaway.effects import outlook
-from foldaway.errors import EstimateError, FoldawayError, IngestError, TooEarly
+from foldaway.errors import EstimateError, FoldawayError, IngestError, PlanError, TooEarly
 from foldaway.evidence.certificate import issue
 from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.inference.rounding import round_count
@@ -132,6 +132,10 @@ class Service:
             IngestError: The trial is closed.
         """
         plan = Plan.loads(text)
+        if plan.looks is not None:
+            raise PlanError(
+                "a server cannot take planned looks yet: fold the records into a file, or leave out `looks`."
+            )
         key = secrets.token_bytes(16) if plan.keyed and plan.federated is None else None
         row = self.store.create_trial(plan, key)
         if row.status == "closed":

@@ -165,7 +165,7 @@ class Coordinator(NamedTuple):
             instead_of(ServerError, lambda refused: few if refused.status == 409 else None),
             Client(self.url, self.admin) as client,
         ):
-            return client.finish(self.trial, deadline=deadline)
+            return client.end(self.trial, deadline=deadline)
 
     def resident(self) -> int | None:
         """Bytes of memory that it has, where that can be told."""

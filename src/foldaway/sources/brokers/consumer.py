@@ -23,7 +23,7 @@ from foldaway.inference.fixing import is_ripe
 from foldaway.sources.brokers.broker import Away, Broker, Message
 from foldaway.sources.brokers.messages import fold_messages
 from foldaway.sources.formats.chunk import wanted_by
-from foldaway.trial import Trial, prepare_sealing
+from foldaway.trial import Trial
 
 T = TypeVar("T")
 
@@ -36,7 +36,8 @@ class ConsumerOptions:
         until_empty: End when every message that waited has been read; else only when told to.
         delete: Remove messages from the broker once the state that holds them is durable.
         skip_faulty: Pass over messages that the plan refuses, counted; else stop at the first.
-        close: When the stream is empty, end the trial.
+        end: When the stream is empty, end the trial.
+        without_effects: Whether to end it even if no effects would be left.
         rest: Seconds between two writes while messages keep coming; with many replicates a state is megabytes.
         wait: Seconds to wait for messages before looking whether to stop.
         bytes_at_once: About how many bytes of messages to hold at a time.
@@ -45,7 +46,8 @@ class ConsumerOptions:
     until_empty: bool = False
     delete: bool = False
     skip_faulty: bool = False
-    close: bool = False
+    end: bool = False
+    without_effects: bool = False
     rest: float = 0.5
     wait: float = 0.5
     bytes_at_once: int = 16 * 2**20
@@ -135,8 +137,8 @@ class Consumer:
         return Progress(durable, pending, self._lag, self._rate(), reached.skipped, reached.missed)
 
     @property
-    def _is_closed(self) -> bool:
-        return self._account.durable.tallies.sealed
+    def _has_ended(self) -> bool:
+        return self._account.durable.tallies.ended
 
     def _reach(self, **what: Any) -> None:
         """Note how far the stream was read."""
@@ -155,22 +157,22 @@ class Consumer:
         """Consume until told to stop, or until the stream is empty.
 
         Returns:
-            The trial as far as it is durable, or all of it if it was closed now.
+            The trial as far as it is durable, or all of it if it was ended now.
 
         Raises:
             FaultyMessage: The plan refuses a message; what was before it stays counted, and it stays at the broker.
-            SealedError: The trial in the store is closed.
+            SealedError: The trial in the store has ended.
             SourceError: The broker refuses.
             StateError: The store cannot be written.
         """
-        if self._is_closed and not self._options.close:
-            raise SealedError("the trial in this store is closed: it takes no more records.")
+        if self._has_ended and not self._options.end:
+            raise SealedError("the trial in this store has ended: it takes no more records.")
         try:
             self._patiently(lambda: None)
-            while not (self._is_closed or self._stopping()):
-                if self._step() and (self._options.until_empty or self._options.close):
-                    if self._options.close:
-                        self._close()
+            while not (self._has_ended or self._stopping()):
+                if self._step() and (self._options.until_empty or self._options.end):
+                    if self._options.end:
+                        self._end()
                     break
             self._write_if_due(at_rest=True)
             self._settle()
@@ -179,7 +181,7 @@ class Consumer:
         finally:
             self._broker.close()
         self._tell()
-        return self._account.live if self._is_closed else self._account.durable.tallies
+        return self._account.live if self._has_ended else self._account.durable.tallies
 
     def _patiently(self, step: Callable[[], T]) -> T:
         """The step's result, however often the broker goes away meanwhile: we wait, and connect again."""
@@ -290,11 +292,11 @@ class Consumer:
         if self._options.delete and self.can_delete:
             self.can_delete = self._broker.delete(places)
 
-    def _close(self) -> None:
+    def _end(self) -> None:
         """End the trial: its effects, of all records, take the place of its tallies, and its key goes."""
-        prepare_sealing(self._account.live)
+        self._account.live.conclude(without_effects=self._options.without_effects)
         self._write()
-        self._account.live.seal()  # only now: what a crash leaves must be able to go on
+        self._account.live.destroy_key()  # only now: what a crash leaves must be able to go on
 
     def _tell(self, away: float | None = None) -> None:
         self._told(msgspec.structs.replace(self.progress, away=away))

@@ -1,0 +1,127 @@
+/** What a device tells its server: that it takes part, and its one report, which is sent until it is durable. */
+import { sha256 } from "./bytes.js"
+import type { Custody, Status } from "./custody.js"
+import type { Drawn } from "./draws.js"
+import { PlanError, ServerError } from "./errors.js"
+import type { Link } from "./link.js"
+import type { Mode } from "./modes/mode.js"
+import type { Plan } from "./plan.js"
+
+const UNKNOWN = 404
+const CLOSED = 410
+
+export class Reporting {
+  #agreed = false
+
+  constructor(
+    private readonly plan: Plan,
+    private readonly mode: Mode,
+    private readonly custody: Custody,
+    private readonly link: Link,
+  ) {}
+
+  /** Tell the server the number of the report to come, if it does not know it. */
+  async enrol(arm: string, patience: number): Promise<void> {
+    const { enrolled, number } = await this.custody.state()
+    if (enrolled) return
+    await this.#post("enrolments", JSON.stringify({ number, arm }), patience)
+    await this.#enrolled(true)
+  }
+
+  /** Send what there is to send, and say where the device stands.
+   *
+   * @throws ServerError if the server cannot be reached, or refuses. The device keeps what it has.
+   */
+  async report(drawn: Drawn | undefined, patience: number): Promise<Status> {
+    let status = await this.custody.status()
+    const nothing = status.records === 0 && status.state !== "leaving"
+    if (status.settled || nothing) return status
+    try {
+      if (drawn !== undefined && status.state !== "leaving") {
+        try {
+          await this.enrol(drawn.arm, patience)
+        } catch (refused) {
+          if (!has(refused, CLOSED)) throw refused // a kill may have come between an answer and the note of it here
+        }
+        await this.#make(drawn)
+      }
+      status = await this.#deliver(patience)
+    } catch (refused) {
+      if (!has(refused, CLOSED)) throw refused
+      status = await this.#over("missed")
+    }
+    return status
+  }
+
+  /** Make the report, which takes the records' place, unless it is made. */
+  async #make({ arm, group }: Drawn): Promise<void> {
+    for (;;) {
+      const { stage, number, records, sums } = await this.custody.state()
+      if (stage !== "collecting") return
+      const report = JSON.stringify(await this.mode.report(this.plan, { number, arm, group, n: records, sums }))
+      const made = await this.custody.change((state) => {
+        if (state.stage !== "collecting") return { answer: true }
+        if (state.records !== records) return { answer: false } // another record has come in between
+        return { change: { report, sums: [], stage: "reporting" }, answer: true }
+      })
+      if (made) return
+    }
+  }
+
+  async #deliver(patience: number): Promise<Status> {
+    const { report } = await this.custody.state()
+    if (report === "") return await this.custody.status() // another tab was faster, or its time was up
+    let durable: boolean
+    try {
+      durable = await this.#post("reports", report, patience)
+    } catch (refused) {
+      if (!has(refused, UNKNOWN)) throw refused
+      // A server that crashed may have lost an enrolment that it had not made durable.
+      await this.#enrolled(false)
+      await this.enrol((JSON.parse(report) as { arm: string }).arm, patience)
+      durable = await this.#post("reports", report, patience)
+    }
+    return durable ? await this.#over("counted") : await this.custody.status()
+  }
+
+  /** The device's part is over: what it kept goes, and all of it if it is leaving. */
+  async #over(how: "counted" | "missed"): Promise<Status> {
+    if ((await this.custody.status()).state === "leaving") await this.custody.forget(this.plan.fingerprint, false)
+    else if ((await this.custody.status()).state !== "forgotten") await this.custody.end(how)
+    return await this.custody.status()
+  }
+
+  async #enrolled(enrolled: boolean): Promise<void> {
+    await this.custody.change(() => ({ change: { enrolled }, answer: undefined }))
+  }
+
+  /** Send a message to a server that runs the trial under this plan, and to no other; whether it is durable. */
+  async #post(kind: string, body: string, patience: number): Promise<boolean> {
+    if (!this.#agreed) {
+      const served = await this.link.ask("GET", "/plan", { patience })
+      if ((await sha256(served)) !== this.plan.fingerprint) {
+        throw new ServerError("the server runs this trial under another plan than this device's, so nothing was sent.", 409)
+      }
+      this.link.expect(this.plan.fingerprint)
+      this.#agreed = true
+    }
+    const headers = { "Content-Type": "application/json" }
+    const { durable } = await this.link.askJson("POST", `/${kind}`, { body, headers, patience })
+    if (typeof durable !== "boolean") throw new ServerError("the server's answer is not one that a device expects; is the address right?")
+    return durable
+  }
+}
+
+export function has(error: unknown, status: number): boolean {
+  return error instanceof ServerError && error.status === status
+}
+
+/** The plan's bytes, as the server gives them out. */
+export async function servedPlan(link: Link, patience: number): Promise<Uint8Array> {
+  try {
+    return await link.ask("GET", "/plan", { patience })
+  } catch (refused) {
+    if (!has(refused, 401) && !has(refused, 403)) throw refused
+    throw new PlanError("the server rejects this token, or the trial's name is misspelt: give the trial's ingest token.")
+  }
+}

@@ -1,0 +1,74 @@
+"""``foldaway end``: the end of a trial, wherever it is."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from foldaway.cli.terminal.connecting import Authority, Reader
+from foldaway.cli.terminal.options import AllEffects, AsJson, KeyOfState, WithoutEffects, Yes, flag
+from foldaway.cli.terminal.printing import print_answer
+from foldaway.cli.terminal.saved_trial import SavedTrial
+from foldaway.cli.terminal.served_trial import ServedTrial
+from foldaway.cli.terminal.where import ItsServer, Where, find
+from foldaway.cli.terminal.words import tell
+from foldaway.errors import ServerError, StateError
+
+app = typer.Typer()
+
+
+@app.command()
+def end(
+    where: Where,
+    without_effects: WithoutEffects = False,
+    yes: Yes = False,
+    exact: Annotated[
+        bool, flag("exact", "Print the effects without rounding, this once; what is stored is rounded.")
+    ] = False,
+    key: KeyOfState = None,
+    server: ItsServer = None,
+    token: Reader = None,
+    ca: Authority = None,
+    deadline: Annotated[
+        float | None, typer.Option(min=0, help="Federated: for how many seconds reports still count.")
+    ] = None,
+    share: Annotated[
+        float | None, typer.Option(help="Federated: the share of devices that is enough, above 0 and up to 1.")
+    ] = None,
+    json: AsJson = False,
+    everything: AllEffects = False,
+) -> None:
+    """End a trial: keep its effects, destroy its tallies and its key. This cannot be undone.
+
+    If the plan has a release, the effects contain its noise. If no effects would be left, the command refuses and
+    changes nothing. It asks first; where there is no terminal, it needs --yes.
+
+    If records stay on devices, the command waits for their last reports and shows how many have come. If you interrupt
+    it, the server keeps waiting; run the same command without options to watch again.
+    """
+    if share is not None and not 0 < share <= 1:
+        raise ServerError("--share is above 0, and at most 1: the share of the devices whose reports are enough.")
+    trial = find(where, key, server, token, ca)
+    if isinstance(trial, ServedTrial):
+        answer, head = trial.end(
+            deadline=deadline, share=share, without_effects=without_effects, exact=exact, confirmed=yes
+        )
+        print_answer(answer, json, everything=everything)
+        tell(head)
+        return
+    if deadline is not None or share is not None:
+        raise StateError("--deadline and --share are for trials on a server, whose records stay on devices.")
+    _end_saved(trial, exact, without_effects, yes, json, everything)
+
+
+def _end_saved(
+    trial: SavedTrial, exact: bool, without_effects: bool, confirmed: bool, json: bool, everything: bool
+) -> None:
+    """End a trial in a file or a store, and print its effects."""
+    effects, head = trial.end(exact=exact, without_effects=without_effects, confirmed=confirmed)
+    tell(head)
+    if effects is not None:
+        print(effects.to_json() if json else effects.to_string(all=everything))
+    else:
+        tell(f"{trial.place} has ended without effects.")

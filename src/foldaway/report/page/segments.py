@@ -1,0 +1,77 @@
+"""Whether it works for everyone: effects by the levels of each segment, drawn, and every number one click away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from foldaway.effects import Effects
+from foldaway.effects.effect import sentence
+from foldaway.effects.headline import tested
+from foldaway.effects.numbers import typeset
+from foldaway.effects.segment import OTHERS, BySegment, unclear
+from foldaway.errors import many
+from foldaway.report.drawing.markup import Child, Html, html, listed, named, tag
+from foldaway.report.page.document import Section, card, details, notes, table
+from foldaway.report.page.forest import forest
+
+# Of so many levels, the largest, the effects are drawn at once.
+_MOST = 10
+
+# Of so many outcomes and arms as well; of more, all but the first and those that differ are one click away.
+_MOST_PARTS = 3
+
+
+def by_segment(effects: Effects) -> Iterator[Section]:
+    """A card for each segment; nothing without segments."""
+    if not effects.segments:
+        return
+    columns: dict[str, list[BySegment]] = {}
+    for each in effects.segments:
+        columns.setdefault(each.column, []).append(each)
+    cards = [_segment(effects, column, parts) for column, parts in columns.items()]
+    yield Section("segments", "Does it work for everyone?", tag("div", cards, class_="cards"))
+
+
+def _segment(effects: Effects, column: str, parts: Sequence[BySegment]) -> Html:
+    several = len({each.arm for each in parts}) > 1
+    headings = [_heading(effects, each, several=several) for each in parts]
+    differ = [html(name, ": ", each.summary) for name, each in zip(headings, parts, strict=True) if each.differs]
+    said: Sequence[Child] = differ or [sentence(unclear(parts))]
+    drawn = []
+    for place, (heading, each) in enumerate(zip(headings, parts, strict=True)):
+        shown = _part(effects, each)
+        at_once = not place or each.differs or len(parts) <= _MOST_PARTS
+        drawn.append(html(tag("h4", heading), shown) if at_once else details(heading, shown))
+    return card(["By ", named(column)], [tag("p", each) for each in said], *drawn)
+
+
+def _heading(effects: Effects, each: BySegment, *, several: bool) -> Html:
+    return html(named(effects.heading(each.outcome)), [", ", named(each.arm)] if several else None)
+
+
+def _part(effects: Effects, each: BySegment) -> Html:
+    """One outcome and arm: the levels drawn, the largest first, and the same as a table."""
+    labels = [
+        html(named(row.segment or OTHERS), tag("small", " ", many(row.n, "record")) if row.n is not None else None)
+        for row in each.effects
+    ]
+    known = any(row.estimate is not None for row in each.effects)
+    plot = forest(effects, each.effects, labels, _MOST) if known else None
+    header, lines = each.table(effects.confidence)
+    header = ["adjusted p" if name == "adj. p" else name for name in header]
+    rows = [[named(level), *map(typeset, cells)] for level, *cells in lines]
+    caption = f"{effects.heading(each.outcome)}: effect of {each.arm} against {each.control} by {each.column}"
+    numbers = details("All numbers", table(caption, header, rows), notes(tested(effects, [each.outcome])))
+    return html(plot, notes(_withheld(each)), numbers)
+
+
+def _withheld(each: BySegment) -> Iterator[Html]:
+    """Each reason once, with the levels that it is about."""
+    reasons: dict[str, list[str]] = {}
+    for row in each.effects:
+        if row.why:
+            reasons.setdefault(row.why, []).append(row.segment or OTHERS)
+    for why, levels in reasons.items():
+        shown, more = levels[:_MOST], len(levels) - _MOST
+        names = listed([*map(named, shown), *([f"{more:,} more"] if more > 0 else [])])
+        yield html(names, ": ", why)
