@@ -19,6 +19,7 @@ ALL = (
     "files",
     "groups",
     "questions",
+    "warehouse",
     "service_load",
     "single_requests",
 )
