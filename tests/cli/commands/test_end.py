@@ -158,7 +158,8 @@ def test_the_other_states_that_the_same_key_opens_are_named_before_it_goes(given
     (tmp_path / "here").mkdir()
     (tmp_path / "there").mkdir()
     ended, copy, far, gone, moved, other = (
-        tmp_path / place for place in "here/state here/copy there/far there/gone there/moved here/other".split()
+        tmp_path / place
+        for place in ["here/state", "here/copy", "there/far", "there/gone", "there/moved", "here/other"]
     )
     for place in (ended, far, gone, moved):
         folded(name, key=key).save(place)
