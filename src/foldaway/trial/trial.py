@@ -265,7 +265,7 @@ class Trial:
         self.conclude(without_effects=without_effects)
         if path is not None:
             self.save(path)
-        if others:
+        if others and self.secret.users_mark:  # this user's own key, which is destroyed
             warnings.warn(opened_too(others), KeyWarning, stacklevel=2)
         self.destroy_key()
         if path is not None:
