@@ -431,13 +431,15 @@ def test_every_outcome_is_there_at_a_glance_with_its_verdict(browser: Browser, s
         ]
         assert [each["words"] for each in said] == [row[1] for row in glance]
         assert [row[3][0] for row in glance[1:2]] == ["≤"]
-        assert [row[3].endswith("one look") for row in glance] == [False, False, False, True]
+        assert [row[3].split()[-2:] for row in glance] == [["any", "time"]] * 3 + [["one", "look"]]
+        assert page.locator(".glance thead th").nth(3).inner_text() == "95 % interval"
         assert text(page, "#verdict").startswith("treatment raises Revenue by ")
         assert text(page, "#verdict").endswith("\u00a0€, which is better.")
         assert "Revenue, harm, same, revenue p95" in page.get_by_label("The plan", exact=True).inner_text()
         assert page.get_by_text("so their sum may differ from the records folded").is_visible()
         page.get_by_role("button", name="harm").click()
         until(page, lambda: text(page, "#verdict") == "treatment makes harm worse, by less than 5.")
+        assert page.locator(".keys").all_inner_texts() == ["No effect\nThe margin: 5"]
         assert text(page, "#interval").startswith("≤")
         assert page.get_by_label("Estimator", exact=True).input_value() == "adjusted"
         page.get_by_role("button", name="revenue p95").click()
@@ -477,10 +479,19 @@ def test_outcome_arm_and_estimator_are_chosen(browser: Browser, server: Served) 
         (within,) = [part for part in told["segments"] if (part["outcome"], part["arm"]) == ("visits", "bronze")]
         card = page.get_by_label("Effects by segment")
         assert within["summary"] in (card.text_content() or "")
-        lines = cells(page, "[aria-label='Effects by segment'] tbody tr")
+        lines = cells(page, "[aria-label='Effects by segment'] .forest tbody tr")
         for level, (name, _, effect) in zip(within["effects"], lines, strict=True):
             assert name.split() == [level["segment"], f"{level['n']}", "records"]
             assert number(effect.split()[0]) == pytest.approx(level["estimate"], abs=0.05)
+        card.get_by_text("All numbers").click()
+        table = page.get_by_role("table", name="All effects on visits by country")
+        assert table.locator("thead th").all_inner_texts() == [
+            "country",
+            "Effect",
+            "Interval, one look",
+            "p",
+            "Adjusted p",
+        ]
         until(page, lambda: page.locator(".chart").get_attribute("aria-valuenow") is not None)
         watched.require_quiet()
 

@@ -6,7 +6,7 @@ import { Choice, headline } from "./choice.js";
 import { Course } from "./course.js";
 import { h, named, say, table } from "./dom.js";
 import { chance, ends, interval, moment, places, reach, several, signed } from "./format.js";
-import { forest } from "./forest.js";
+import { forest, legend } from "./forest.js";
 import { decisions, glance } from "./glance.js";
 import { statusPill } from "./list.js";
 import { Manage } from "./manage.js";
@@ -14,7 +14,7 @@ import { atClose, planCard, smallestCell, tooEarly } from "./plan.js";
 import { Poll } from "./poll.js";
 import { segments } from "./segments.js";
 import { ERRORS, ESTIMATORS } from "./vocabulary.js";
-import { ahead, cohortThing, explained, figures, heard, ratioState, reasons, relative, verdict } from "./words.js";
+import { ahead, cohortThing, explained, figures, heard, keptWhere, ratioState, reasons, relative, verdict } from "./words.js";
 
 const EVERY = 1_500;
 const CLOSED = 30_000;
@@ -45,8 +45,7 @@ class TrialPage {
     this.picture = h("div", { class: "picture" },
       h("h3", { id: "course-title" }, "The effect as records arrive"), this.course.element,
       this.band);
-    this.noCourse = h("p", { class: "soft small", id: "no-course", hidden: true },
-      "No course is kept of a trial whose records stay on devices: this is the effect as it stands now.");
+    this.noCourse = h("p", { class: "soft small", id: "no-course", hidden: true });
     this.now = h("section", { class: "card wide", "aria-labelledby": "verdict" },
       this.choice.element, this.headline, this.explained, this.figures, this.outlook, this.how, this.picture,
       this.noCourse);
@@ -87,7 +86,7 @@ class TrialPage {
       this.changed = true;
     }
     this.status = status;
-    this.kept.show(status, now, cohortThing(this.plan));
+    this.kept.show(status, now, cohortThing(this.plan), keptWhere(this.plan));
     if (this.answer.found) await this.followCourse();
     if (this.changed) this.draw();
     this.changed = false;
@@ -134,6 +133,7 @@ class TrialPage {
     this.decided.replaceChildren(...(row ? decisions(found) : []));
     for (const part of this.whenThere) part.hidden = !row;
     this.noCourse.hidden = !(row && this.plan.federated);
+    say(this.noCourse, `No course is kept of a trial whose records stay ${keptWhere(this.plan)}: this is the effect as it stands now.`);
     if (!row) {
       this.drawNothingYet();
       return;
@@ -157,10 +157,9 @@ class TrialPage {
       h("p", { class: "soft small legend" },
         anyTime
           ? "Thin: the interval that stays valid however often you look. Thick: the narrower one for a single look at the end."
-          : "The interval is for a single look at the end."));
-    const parts = segments(found.segments, row, said);
-    this.segments.hidden = !parts.length;
-    this.segments.replaceChildren(...parts);
+          : "The interval is for a single look at the end."),
+      ...legend(this.alike(row)));
+    this.drawSegments(found, row, said);
     this.drawRest(found);
     this.tell(row);
   }
@@ -179,6 +178,23 @@ class TrialPage {
       }),
       found.explained.length ? h("ul", { class: "notes soft small" }, found.explained.map((note) => h("li", {}, note))) : "");
     if (held) [...this.glance.querySelectorAll("button")].find((button) => button.textContent === held)?.focus();
+  }
+
+  /** Drawn anew only if it says something else; what somebody has opened stays open. */
+  drawSegments(found, row, said) {
+    const state = JSON.stringify([row.outcome, row.arm, found.segments]);
+    if (state === this.segmented) return;
+    this.segmented = state;
+    const all = () => [...this.segments.querySelectorAll("details")];
+    const open = all().filter((each) => each.open).map((each) => each.dataset.of);
+    const held = document.activeElement?.closest?.("details")?.dataset.of;
+    const parts = segments(found.segments, row, said);
+    this.segments.hidden = !parts.length;
+    this.segments.replaceChildren(...parts);
+    for (const each of all()) {
+      each.open = open.includes(each.dataset.of);
+      if (held !== undefined && each.dataset.of === held) each.querySelector("summary").focus();
+    }
   }
 
   drawCourse(row) {
@@ -240,12 +256,14 @@ class TrialPage {
     const open = this.rest.querySelector("details")?.open;
     const focused = this.rest.contains(document.activeElement);
     const decimals = (row) => places(reach(row.estimate, row.ci_lower, row.ci_upper));
+    const adjusted = this.rows.some((row) => row.p_adjusted !== null);
     const rows = this.rows.map((row) => [
       named(row.outcome), named(row.arm), `${row.estimator}, ${row.se_kind}`,
       signed(row.estimate, decimals(row)), interval(row.anytime_ci_lower, row.anytime_ci_upper, decimals(row)),
       relative(row), interval(row.ci_lower, row.ci_upper, decimals(row)), chance(row.p_value),
+      ...(adjusted ? [chance(row.p_adjusted)] : []),
     ]);
-    const header = ["Outcome", "Arm", "Estimator", "Effect", "Interval, any time", "Relative", "Interval, one look", "p"];
+    const header = ["Outcome", "Arm", "Estimator", "Effect", "Interval, any time", "Relative", "Interval, one look", "p", ...(adjusted ? ["Adjusted p"] : [])];
     const notes = [...reasons(this.rows), ...found.notes];
     const summary = h("summary", {}, `All numbers: ${several(rows.length, "effect")}`);
     this.rest.replaceChildren(
@@ -269,7 +287,7 @@ class TrialPage {
     const progress = this.status.federated;
     this.federated.hidden = !progress;
     const state = JSON.stringify(progress);
-    if (progress && state !== this.federatedShown) this.federated.replaceChildren(...federated(progress).filter(Boolean));
+    if (progress && state !== this.federatedShown) this.federated.replaceChildren(...federated(progress, this.plan).filter(Boolean));
     this.federatedShown = state;
   }
 
