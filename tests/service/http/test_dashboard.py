@@ -525,15 +525,19 @@ def test_federated_progress_is_shown_where_the_status_has_it(browser: Browser, s
         assert serious_findings(page) == []
 
 
-def test_a_trial_on_devices_shows_its_effect_and_says_that_there_is_no_course(browser: Browser, server: Served) -> None:
+@pytest.mark.parametrize(("mode", "where"), [("delta", "on devices"), ("one-message", "at sites and on devices")])
+def test_a_trial_on_devices_shows_its_effect_and_says_that_there_is_no_course(
+    browser: Browser, server: Served, mode: str, where: str
+) -> None:
     given, rows = make_trial(5, n=160, units=True, covariates=0)
-    plan = federated(given, "delta", name="devices", cohort=5, smallest_cell=2)
+    of_sites = {"unit": given.unit, "records_per_unit": "together"} if "sites" in where else {}
+    plan = federated(given, mode, name=mode, cohort=5, smallest_cell=2, **of_sites)
     content: dict[str, Any] = {"content": plan.to_json(), "headers": {"Content-Type": "application/json"}}
     tokens = server.ask("POST", "/v1/trials", **content).json()
 
     def post(kind: str, body: bytes) -> None:
         headers = {"Content-Type": MEDIA_TYPE}
-        sent = server.ask("POST", f"/v1/trials/devices/{kind}", tokens["ingest_token"], content=body, headers=headers)
+        sent = server.ask("POST", f"/v1/trials/{mode}/{kind}", tokens["ingest_token"], content=body, headers=headers)
         assert sent.status_code == 200, sent.text
 
     with looking(browser, server, tokens["read_token"]) as watched:
@@ -545,7 +549,10 @@ def test_a_trial_on_devices_shows_its_effect_and_says_that_there_is_no_course(br
             post("enrolments", encoded(Enrolment(message.number, kept.arm)))
             post("reports", encoded(message))
         page.locator("#estimate").wait_for()
-        assert "this is the effect as it stands now" in text(page, "#no-course")
+        assert f"whose records stay {where}: this is the effect as it stands now" in text(page, "#no-course")
+        assert page.get_by_text(f"Records stay {where}, and none comes here.").is_visible()
+        reported = "Units at sites, and devices, that" if "sites" in where else "Devices that"
+        assert f"{reported} have reported" in page.get_by_label("Federated progress").inner_text()
         assert page.locator(".chart").is_hidden()
         assert page.get_by_text("5 messages", exact=True).is_visible()
         assert serious_findings(page) == []
