@@ -41,6 +41,8 @@ class Power(Sequence[Planned]):
         arms: The arms with their shares.
         sequential: Whether one may look as often as one likes.
         notes: What else the reader should know.
+        comparisons: What the rows were computed from.
+        looks: How many looks are planned; 0 if there is only one, or any number.
     """
 
     rows: tuple[Planned, ...]
@@ -51,6 +53,7 @@ class Power(Sequence[Planned]):
     sequential: bool = False
     notes: tuple[str, ...] = ()
     comparisons: tuple[Comparing, ...] = ()
+    looks: int = 0
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -170,6 +173,7 @@ class Power(Sequence[Planned]):
             f"finds {'each' if several else 'the'} effect" if plain else f"reaches {'each' if several else 'its'} goal"
         )
         looks = "however often you look" if self.sequential else "in a single look at the end"
+        looks = f"by {many(self.looks, 'planned look')}" if self.looks else looks
         held = f"at {100 * self.confidence:g} % confidence, {looks}"
         chance = f"a chance of {100 * self.power:g} %"
         if size is None:

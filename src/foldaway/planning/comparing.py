@@ -12,6 +12,7 @@ import numpy as np
 
 from foldaway.inference.anytime import ENOUGH, LEAST_GROUPS_ANYTIME, anytime_variance
 from foldaway.inference.levels import LEAST_GROUPS, Levels, difference_of
+from foldaway.inference.looks.planned import Design, chance_of, single_needed
 from foldaway.inference.power import Aim, crossing, expected_levels, single_look, smallest
 from foldaway.keeping.cohort import GROWTH
 from foldaway.numerics.block import Floats
@@ -86,12 +87,13 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparing:
-    """An arm, an outcome's baseline, and what has to be shown."""
+    """An arm, an outcome's baseline, and what has to be shown, and by which planned looks, if there are any."""
 
     design: CommonDesign
     arm: str
     baseline: Baseline
     asked: Asked
+    looks: Design | None = None
 
     def levels(self, records: float, effect: float) -> Levels:
         """Control and arm as they can be expected of so many records in the whole trial."""
@@ -120,6 +122,8 @@ class Comparing:
 
     def chance(self, records: float, effect: float, margin: float) -> float:
         """The chance that a trial of so many records shows what is asked, by its end."""
+        if self.looks is not None:
+            return chance_of(self.looks, self.at_one_look.chance(records, effect, margin))
         levels = self.levels(records, effect)
         least = LEAST_GROUPS_ANYTIME if self.design.sequential else LEAST_GROUPS
         if levels.n.min() < 2 or (levels.groups is not None and levels.groups.min() < least):
@@ -127,6 +131,11 @@ class Comparing:
         if self.design.sequential:
             return float(self._course(records, records, effect, margin)[1][-1])
         return single_look(self.asked.aim(margin), effect, *self.error(records, effect))
+
+    @property
+    def at_one_look(self) -> Comparing:
+        """The same without looks before the end."""
+        return replace(self, looks=None)
 
     def _course(self, last: float, at: float, effect: float, margin: float) -> tuple[Floats, Floats]:
         """Numbers of records, and the chance to have shown it by each; the error has the degrees of freedom at one."""
@@ -155,6 +164,8 @@ class Comparing:
 
     def records(self, effect: float, margin: float, power: float) -> float | None:
         """The smallest trial that shows it with this chance; None if none does."""
+        if self.looks is not None:
+            return self.at_one_look.records(effect, margin, single_needed(self.looks, power))
         single = replace(self, design=replace(self.design, sequential=False))
         least = 2 / min(self.design.arms.values())
         found = smallest(lambda n: single.chance(n, effect, margin) >= power, least, MOST)
@@ -176,6 +187,8 @@ class Comparing:
 
     def effect(self, records: float, margin: float, power: float) -> float | None:
         """The smallest effect that so many records show with this chance, with its sign; None if there is none."""
+        if self.looks is not None:
+            return self.at_one_look.effect(records, margin, single_needed(self.looks, power))
         baseline = self.baseline
         sign = -1 if self.asked.alternative == "less" else self.asked.sign  # which way it is looked for
         room = math.inf if baseline.sd is not None else (1 - baseline.level if sign > 0 else baseline.level)

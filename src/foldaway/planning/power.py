@@ -7,8 +7,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias, TypeVar, get_args
 
 from foldaway.effects.findings import Findings
+from foldaway.effects.looks import design_of, outcome_of
 from foldaway.effects.scorecard import CORRECTION_NAMES
 from foldaway.errors import EstimateError, joined
+from foldaway.inference.looks.planned import Design, mean_share
 from foldaway.plan import Outcome, Plan
 from foldaway.planning.answer import Power
 from foldaway.planning.baseline import Baseline, baselines_of
@@ -56,7 +58,7 @@ def power(
         baseline: What is known of the outcome, or of each by name; or the effects of an earlier trial, of which
             `baselines_of` reads it.
         plan: The plan, for its arms, outcomes with `better`, `margin` and `question`, confidence, `alternative`,
-            `correction`, groups and `anytime_n`.
+            `correction`, groups, `anytime_n` and `looks`.
         arms: The arms with their shares, without a plan; two equal ones if left out. The first is the control.
         effect: The effect to be found, in the outcome's own units; one for all, or one for each by name.
         relative: The same as a share of the control's level: 0.05 is 5 %.
@@ -105,6 +107,9 @@ def power(
         raise EstimateError("`power` must lie above 1 − confidence and below 1.")
     rate = _rate(design, records_per_day, units_per_day)
     size = _size(design, rate, records, units, days)
+    looks = None if plan is None or plan.looks is None else design_of(plan)
+    if looks is not None and plan is not None:
+        baselines = _looked_at(plan, baselines, sequential=sequential)
     planned = {} if plan is None else {outcome.name: outcome for outcome in plan.outcomes}
     margins = {name: _margin(name, known, margin, planned.get(name)) for name, known in baselines.items()}
     goals = {name: _goal(name, goal, margins[name], planned.get(name)) for name in baselines}
@@ -119,7 +124,7 @@ def power(
         raise EstimateError("give the effect to find, absolute or relative, or the size: records, units or days.")
     baselines = {name: known for name, known in baselines.items() if name not in silent}
     # Holm allows for all outcomes that the plan asks about, also for those of which nothing is known beforehand.
-    others = sum(not outcome.guardrail for name, outcome in planned.items() if name not in baselines)
+    others = sum(not outcome.guardrail for name, outcome in planned.items() if name not in baselines and looks is None)
     tested = {name: goals[name] for name in baselines}
     family = _family(tested, len(design.arms) - 1, correction, others)
     tails = _tails(tested, family, alpha, alternative)
@@ -129,7 +134,7 @@ def power(
             raise EstimateError(f"{name}: `correlation` needs `records_per_unit`, the mean number of records per unit.")
         asked = Asked(goals[name], tails[name], _sign(name, better, planned.get(name)), alternative)
         for arm in list(design.arms)[1:]:
-            comparing = Comparing(design, arm, known, asked)
+            comparing = Comparing(design, arm, known, asked, None if looks is None else _at_looks(looks, asked))
             rows.append(_answer(comparing, name, effects[name], margins[name], size, chance, rate))
             comparisons.append(comparing)
     wanted = {row.wanted for row in rows}
@@ -137,8 +142,52 @@ def power(
         raise EstimateError("ask one thing at a time: give the same of effect, margin and size for every outcome.")
     left_out = [f"Left out, since no effect is given: {', '.join(silent)}."] if silent else []
     notes = (*left_out, *_notes(design, baselines.values(), correction, family, rows))
+    if looks is not None and plan is not None:
+        notes = (*notes, *_look_notes(plan, rows, comparisons))
     what: Wanted = next(iter(wanted - {"power"}), "power")
-    return Power(tuple(rows), what, 1 - alpha, chance, design.arms, sequential, notes, tuple(comparisons))
+    number = 0 if looks is None else len(looks.at)
+    return Power(tuple(rows), what, 1 - alpha, chance, design.arms, sequential, notes, tuple(comparisons), number)
+
+
+def _looked_at(plan: Plan, baselines: Mapping[str, Baseline], *, sequential: bool) -> dict[str, Baseline]:
+    """The outcome that planned looks decide on."""
+    if sequential:
+        raise EstimateError("a plan with `looks` has no intervals for any number of looks: leave out `sequential`.")
+    name = outcome_of(plan).name
+    if name not in baselines:
+        raise EstimateError(f"the plan's looks decide on {name!r}: give its baseline.")
+    return {name: baselines[name]}
+
+
+def _at_looks(looks: Design, asked: Asked) -> Design:
+    """The looks with what the comparison may spend of the error rate."""
+    if asked.goal in GUARDING:
+        raise EstimateError(f'planned looks show that an arm is different or better; "{asked.goal}" takes one look.')
+    two_sided = asked.goal == "different" and asked.alternative == "two-sided"
+    return looks._replace(alpha=asked.tail * (2 if two_sided else 1), two_sided=two_sided)
+
+
+def _look_notes(plan: Plan, rows: Sequence[Planned], comparisons: Sequence[Comparing]) -> Iterator[str]:
+    """How much of the trial the looks save, and whether the plan expects this trial."""
+    assert plan.looks is not None
+    if len(plan.outcomes) > 1:
+        yield f"Planned looks decide on {rows[0].outcome} alone; no size is planned for the other outcomes."
+    for row, comparing in zip(rows, comparisons, strict=True):
+        if row.records is None or row.effect is None or comparing.looks is None:
+            continue
+        share = mean_share(comparing.looks, comparing.at_one_look.chance(row.records, row.effect, row.margin))
+        yield f"If {row.arm} has this effect, the trial uses {100 * share:.0f} % of its information on average."
+    largest = max((row.units or row.records or 0 for row in rows), default=0)
+    if plan.looks.units is not None and largest and plan.looks.units != largest:
+        yield (
+            f"The plan's looks expect {plan.looks.units:,} units. For a trial of this size, set "
+            f"`looks.information.units` to {largest:,}."
+        )
+    if plan.looks.error is not None and (errors := [row.std_error for row in rows if row.std_error]):
+        yield (
+            f"At this size the standard error is expected to be {max(errors):.3g}; the plan's looks expect "
+            f"{plan.looks.error:g} (`looks.information.error`)."
+        )
 
 
 def _answer(

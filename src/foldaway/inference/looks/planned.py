@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from foldaway.inference.looks.boundaries import efficacy, futility, planned_drift
+from foldaway.inference.looks.boundaries import Crossing, crossing, efficacy, futility, planned_drift, root
 from foldaway.inference.looks.spending import Spending, spent
+
+# The strongest drift that a trial is planned for.
+_STRONGEST = 20.0
 
 
 class Design(NamedTuple):
@@ -59,7 +62,7 @@ def bounds_at(design: Design, fractions: Sequence[float], *, last: bool, tests: 
     Example:
         >>> design = Design((0.5, 1.0), 0.05, True, "obrien-fleming", None, 0.2)
         >>> [round(bound, 3) for bound in bounds_at(design, [0.58, 1.0], last=True).upper]
-        [2.725, 1.978]
+        [2.721, 1.978]
     """
     return _bounds(design, tuple(fractions), last, tests)
 
@@ -88,3 +91,49 @@ def _drift(design: Design, tests: int) -> float:
     )
     assert design.futility is not None
     return planned_drift(design.at, upper, [spent(design.futility, design.beta, t, design.at) for t in design.at])
+
+
+def chance_of(design: Design, single: float) -> float:
+    """The chance that planned looks show what one look at the end, with all of α, would show with another chance.
+
+    Example:
+        >>> design = Design((0.5, 1.0), 0.05, True, "obrien-fleming", None, 0.2)
+        >>> round(chance_of(design, 0.8), 4)
+        0.7985
+    """
+    from scipy.special import ndtri
+
+    if not 0 < single < 1:
+        return max(min(single, 1.0), 0.0)
+    return sum(_course(design, float(ndtri(single) - ndtri(design.one_side))).above)
+
+
+def single_needed(design: Design, chance: float) -> float:
+    """The chance that one look at the end must have, so that the planned looks have this one."""
+    from scipy.special import ndtr, ndtri
+
+    drift = root(lambda drift: sum(_course(design, drift).above) - chance, 0.0, _STRONGEST)
+    return float(ndtr(drift + ndtri(design.one_side)))
+
+
+def mean_share(design: Design, single: float) -> float:
+    """How much of the information a trial has used on average when it stops, if one look would have this chance.
+
+    Example:
+        >>> design = Design((0.5, 1.0), 0.05, True, "obrien-fleming", None, 0.2)
+        >>> round(mean_share(design, 0.8), 3)
+        0.918
+    """
+    from scipy.special import ndtri
+
+    course = _course(design, float(ndtri(min(max(single, 1e-9), 1 - 1e-9)) - ndtri(design.one_side)))
+    early = [above + below for above, below in zip(course.above[:-1], course.below[:-1], strict=True)]
+    return 1 - sum(ended * (1 - share) for ended, share in zip(early, design.at[:-1], strict=True))
+
+
+def _course(design: Design, drift: float) -> Crossing:
+    """How probably the looks end the trial, taken as planned."""
+    upper, lower = bounds_at(design, design.at, last=True)
+    if design.two_sided:
+        lower = [max(low, -high) for low, high in zip(lower, upper, strict=True)]
+    return crossing(design.at, lower, upper, drift)
