@@ -433,6 +433,13 @@ def test_every_outcome_is_there_at_a_glance_with_its_verdict(browser: Browser, s
         assert [row[3][0] for row in glance[1:2]] == ["≤"]
         assert [row[3].split()[-2:] for row in glance] == [["any", "time"]] * 3 + [["one", "look"]]
         assert page.locator(".glance thead th").nth(3).inner_text() == "95 % interval"
+        box = page.get_by_role("region", name="All results at a glance")
+        for width in (390, 1280):  # every line, without scrolling
+            page.set_viewport_size({"width": width, "height": 900})
+            assert box.evaluate(
+                "each => [each.scrollHeight - each.clientHeight, each.scrollWidth - each.clientWidth]"
+            ) == [0, 0]
+        page.set_viewport_size({"width": 1200, "height": 900})
         assert text(page, "#verdict").startswith("treatment raises Revenue by ")
         assert text(page, "#verdict").endswith("\u00a0€, which is better.")
         assert "Revenue, harm, same, revenue p95" in page.get_by_label("The plan", exact=True).inner_text()

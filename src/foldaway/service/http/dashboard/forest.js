@@ -6,9 +6,9 @@ import { decimalsOf, rangeOf, scale, ticks } from "./scale.js";
 
 const byArm = { column: "Arm", name: (row) => row.arm, about: (row) => `${row.estimator}, ${row.se_kind}` };
 
-/** A table whose middle column is a drawing, on the scale of all rows; what it draws also stands beside it in numbers. */
+/** A table whose middle column is a drawing; what it draws also stands beside it in numbers, with the decimals of all rows. */
 export function forest(rows, chosen, caption, { column, name, about } = byArm, all = rows) {
-  const range = rangeOf(all.flatMap((row) => [row.estimate, row.anytime_ci_lower, row.anytime_ci_upper,
+  const range = rangeOf(rows.flatMap((row) => [row.estimate, row.anytime_ci_lower, row.anytime_ci_upper,
     row.ci_lower, row.ci_upper, ...(row.threshold ? [row.threshold] : []), ...(row.alternative === "within" ? [-row.threshold] : [])]));
   const x = scale(range, [3, 97]);
   const reaches = all.map((row) => reach(row.estimate, row.ci_lower, row.ci_upper));

@@ -8,8 +8,31 @@ const OTHERS = "(others)";
 const MOST = 10; // levels that are drawn at once: the largest, which come first
 const levelOf = (row) => row.segment || OTHERS;
 
-/** The card's content; nothing without segments. */
-export function segments(all, row, said) {
+/** The card: drawn anew only if it says something else; what somebody has opened stays open. */
+export class Segments {
+  constructor() {
+    this.element = h("section", { class: "card", "aria-label": "Effects by segment", hidden: true });
+  }
+
+  show(all, row, said) {
+    const state = JSON.stringify([row.outcome, row.arm, all]);
+    if (state === this.shown) return;
+    this.shown = state;
+    const details = () => [...this.element.querySelectorAll("details")];
+    const open = details().filter((each) => each.open).map((each) => each.dataset.of);
+    const held = this.element.contains(document.activeElement) ? document.activeElement.closest("details")?.dataset.of : null;
+    const parts = content(all, row, said);
+    this.element.hidden = !parts.length;
+    this.element.replaceChildren(...parts);
+    for (const each of details()) {
+      each.open = open.includes(each.dataset.of);
+      if (held && each.dataset.of === held) each.querySelector("summary").focus();
+    }
+  }
+}
+
+/** Nothing without segments. */
+function content(all, row, said) {
   const those = all.filter((each) => each.outcome === row.outcome && each.arm === row.arm);
   if (!those.length) return [];
   return [

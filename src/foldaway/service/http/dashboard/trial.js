@@ -12,7 +12,7 @@ import { statusPill } from "./list.js";
 import { Manage } from "./manage.js";
 import { atClose, planCard, smallestCell, tooEarly } from "./plan.js";
 import { Poll } from "./poll.js";
-import { segments } from "./segments.js";
+import { Segments } from "./segments.js";
 import { ERRORS, ESTIMATORS } from "./vocabulary.js";
 import { ahead, cohortThing, explained, figures, heard, keptWhere, ratioState, reasons, relative, verdict } from "./words.js";
 
@@ -53,7 +53,7 @@ class TrialPage {
     this.arms = h("section", { class: "card", "aria-label": "Arms and sample ratio" });
     this.federated = h("section", { class: "card", "aria-label": "Federated progress", hidden: true });
     this.forest = h("section", { class: "card", "aria-label": "Every arm and estimator" });
-    this.segments = h("section", { class: "card", "aria-label": "Effects by segment" });
+    this.segments = new Segments();
     this.rest = h("section", { class: "card", "aria-label": "All numbers" });
     this.about = h("section", { class: "card", "aria-label": "About this trial" });
     this.planned = h("section", { class: "card", "aria-label": "The plan" });
@@ -62,9 +62,9 @@ class TrialPage {
       h("nav", { "aria-label": "Back" }, h("a", { href: "#/", class: "back" }, "← All trials")),
       this.title, this.decided, this.alarms,
       h("div", { class: "columns" },
-        h("div", { class: "main" }, this.glance, this.now, this.forest, this.segments, this.rest),
+        h("div", { class: "main" }, this.glance, this.now, this.forest, this.segments.element, this.rest),
         h("div", { class: "side" }, this.kept.element, this.arms, this.federated, this.about, this.planned, this.manage.element)));
-    this.whenThere = [this.glance, this.choice.element, this.figures, this.outlook, this.how, this.picture, this.forest, this.segments, this.rest];
+    this.whenThere = [this.glance, this.choice.element, this.figures, this.outlook, this.how, this.picture, this.forest, this.rest];
     for (const part of this.whenThere) part.hidden = true;
   }
 
@@ -159,7 +159,7 @@ class TrialPage {
           ? "Thin: the interval that stays valid however often you look. Thick: the narrower one for a single look at the end."
           : "The interval is for a single look at the end."),
       ...legend(this.alike(row)));
-    this.drawSegments(found, row, said);
+    this.segments.show(found.segments, row, said);
     this.drawRest(found);
     this.tell(row);
   }
@@ -178,23 +178,6 @@ class TrialPage {
       }),
       found.explained.length ? h("ul", { class: "notes soft small" }, found.explained.map((note) => h("li", {}, note))) : "");
     if (held) [...this.glance.querySelectorAll("button")].find((button) => button.textContent === held)?.focus();
-  }
-
-  /** Drawn anew only if it says something else; what somebody has opened stays open. */
-  drawSegments(found, row, said) {
-    const state = JSON.stringify([row.outcome, row.arm, found.segments]);
-    if (state === this.segmented) return;
-    this.segmented = state;
-    const all = () => [...this.segments.querySelectorAll("details")];
-    const open = all().filter((each) => each.open).map((each) => each.dataset.of);
-    const held = document.activeElement?.closest?.("details")?.dataset.of;
-    const parts = segments(found.segments, row, said);
-    this.segments.hidden = !parts.length;
-    this.segments.replaceChildren(...parts);
-    for (const each of all()) {
-      each.open = open.includes(each.dataset.of);
-      if (held !== undefined && each.dataset.of === held) each.querySelector("summary").focus();
-    }
   }
 
   drawCourse(row) {
