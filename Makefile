@@ -74,9 +74,10 @@ format: $(DEV) ## put the code into its standard form
 bench: $(DEV) ## measure foldaway side by side with its peers
 	$(BIN)/python -m benchmarks $(ARGS)
 
-goldens: $(DEV) ## write tests/goldens and docs/reference/plan.md anew, for a change that is meant to change them
+goldens: $(DEV) ## write tests/goldens and what docs/reference shows of plans and SQL anew, for a change that is meant to change them
 	PYTHONPATH=tests $(BIN)/python -m goldens.write
 	$(BIN)/python docs/settings.py
+	$(BIN)/python docs/statements.py
 
 vectors: $(DEV) ## write clients/protocol/vectors.json anew, which every client of devices is held to
 	PYTHONPATH=tests $(BIN)/python tests/protocol_vectors.py

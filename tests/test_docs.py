@@ -145,6 +145,11 @@ def test_the_reference_of_the_plan_is_what_the_code_declares() -> None:
     assert done["filled"](page) == page, "write it anew: make goldens"
 
 
+def test_the_statements_of_the_reference_are_those_that_are_written() -> None:
+    for path, statement in run_path(str(ROOT / "docs/statements.py"))["statements"]().items():
+        assert path.read_text("utf-8") == statement, "write it anew: make goldens"
+
+
 def test_the_reference_of_the_plan_has_every_setting_as_it_is_declared(site: Path) -> None:
     page = (site / "reference/plan/index.html").read_text("utf-8")
     rows = (re.findall(r"<td>(.*?)</td>", row, re.DOTALL) for row in re.findall(r"<tr>.*?</tr>", page, re.DOTALL))

@@ -17,6 +17,9 @@ from foldaway.inference.adjusting import fit_starts
 from foldaway.plan import Coefficients, Plan, Privacy
 from foldaway.plan.vocabulary import SUMS
 from foldaway.records.columns import columns_of
+from foldaway.records.faults import FaultyBatch
+from foldaway.tallies.complete_cases import CompleteCases
+from foldaway.tallies.products import read_products
 from foldaway.trial import Trial
 
 LEAST = 2000
@@ -41,6 +44,12 @@ class Calibration:
         self._plan = plan
         without = dict.fromkeys(("unit", "cluster", "coefficients"))
         self._trial = Trial(_bare(plan, records_per_unit="many", **without))
+        self._summed: CompleteCases | None = None
+
+    @property
+    def bare(self) -> Plan:
+        """What earlier records are folded under: the plan without what only a trial has."""
+        return self._trial.plan
 
     @property
     def columns(self) -> list[str]:
@@ -53,19 +62,29 @@ class Calibration:
         arm = {self._plan.arm: np.full(n, self._plan.control)}
         self._trial.fold({**columns, **arm}, text=text, unreadable=unreadable + others)
 
+    def fold_products(self, answer: Any) -> None:
+        """Take in the sums of products of earlier records that stayed in their database.
+
+        Raises:
+            RecordError: Some records are faulty, and the plan does not drop these.
+        """
+        self._summed, faults = read_products(answer, self.bare)
+        if faults and not self._plan.drops:
+            raise FaultyBatch(faults, self._summed.n + faults.total)
+
     def plan(self) -> Plan:
         """The plan with the coefficients that these records give, to three digits.
 
         Raises:
             EstimateError: They are too few.
         """
-        if self._trial.n < LEAST:
-            raise EstimateError(
-                f"coefficients are told from {LEAST:,} records on, and there are {self._trial.n:,}: they would say too "
-                "much about those few. Without them a trial finds its own."
-            )
-        cases = self._trial.tallies.fitted
+        cases = self._trial.tallies.fitted if self._summed is None else self._summed
         assert cases is not None
+        if cases.n < LEAST:
+            raise EstimateError(
+                f"coefficients are told from {LEAST:,} records on, and there are {cases.n:,}: they would say too much "
+                "about those few. Without them a trial finds its own."
+            )
         start = fit_starts(cases, self._plan)
         if start.predictor is None:
             raise EstimateError(start.why)

@@ -133,9 +133,8 @@ export class Device {
     const until = clock() + wait
     const reporting = this.#reporting
     if (reporting === undefined) return await this.status()
-    await this.#joining
     for (const pause of pauses(0.2, 30)) {
-      const status = await reporting.report(this.#drawn, Math.max(this.#patience, until - clock()))
+      const status = await reporting.report(this.#drawn, Math.max(clock() + this.#patience, until))
       const nothing = status.records === 0 && status.state !== "leaving"
       if (status.settled || nothing || clock() + pause > until) return status
       await sleep(pause)
@@ -159,7 +158,7 @@ export class Device {
     if (this.#joining !== undefined || clock() < this.#joinAfter) return
     this.#joinAfter = clock() + ENROL_AGAIN
     this.#joining = this.#own(this.#reporting)
-      .enrol(arm, 0)
+      .enrol(arm, clock() + this.#patience)
       .catch(async (refused: unknown) => {
         if (has(refused, 410)) await this.#custody.end("missed")
         else if (refused instanceof ServerError && !refused.passes) this.#onRefusal(refused)

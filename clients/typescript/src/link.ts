@@ -93,7 +93,7 @@ export class Link {
         cache: "no-store",
         credentials: "omit",
         redirect: "error",
-        signal: AbortSignal.timeout(1000 * Math.max(1, Math.min(patience, ANSWER))),
+        signal: AbortSignal.timeout(Math.ceil(1000 * Math.max(1, Math.min(patience, ANSWER)))),
       })
       content = new Uint8Array(await answer.arrayBuffer())
     } catch {

@@ -3,7 +3,7 @@ import { sha256 } from "./bytes.js"
 import type { Custody, Status } from "./custody.js"
 import type { Drawn } from "./draws.js"
 import { PlanError, ServerError } from "./errors.js"
-import type { Link } from "./link.js"
+import { type Link, clock } from "./link.js"
 import type { Mode } from "./modes/mode.js"
 import type { Plan } from "./plan.js"
 
@@ -21,31 +21,32 @@ export class Reporting {
   ) {}
 
   /** Tell the server the number of the report to come, if it does not know it. */
-  async enrol(arm: string, patience: number): Promise<void> {
+  async enrol(arm: string, until: number): Promise<void> {
     const { enrolled, number } = await this.custody.state()
     if (enrolled) return
-    await this.#post("enrolments", JSON.stringify({ number, arm }), patience)
+    await this.#post("enrolments", JSON.stringify({ number, arm }), until)
     await this.#enrolled(true)
   }
 
   /** Send what there is to send, and say where the device stands.
    *
+   * @param until When to try no longer, by `clock`.
    * @throws ServerError if the server cannot be reached, or refuses. The device keeps what it has.
    */
-  async report(drawn: Drawn | undefined, patience: number): Promise<Status> {
+  async report(drawn: Drawn | undefined, until: number): Promise<Status> {
     let status = await this.custody.status()
     const nothing = status.records === 0 && status.state !== "leaving"
     if (status.settled || nothing) return status
     try {
       if (drawn !== undefined && status.state !== "leaving") {
         try {
-          await this.enrol(drawn.arm, patience)
+          await this.enrol(drawn.arm, until)
         } catch (refused) {
           if (!has(refused, CLOSED)) throw refused // a kill may have come between an answer and the note of it here
         }
         await this.#make(drawn)
       }
-      status = await this.#deliver(patience)
+      status = await this.#deliver(until)
     } catch (refused) {
       if (!has(refused, CLOSED)) throw refused
       status = await this.#over("missed")
@@ -68,18 +69,18 @@ export class Reporting {
     }
   }
 
-  async #deliver(patience: number): Promise<Status> {
+  async #deliver(until: number): Promise<Status> {
     const { report } = await this.custody.state()
     if (report === "") return await this.custody.status() // another tab was faster, or its time was up
     let durable: boolean
     try {
-      durable = await this.#post("reports", report, patience)
+      durable = await this.#post("reports", report, until)
     } catch (refused) {
       if (!has(refused, UNKNOWN)) throw refused
       // A server that crashed may have lost an enrolment that it had not made durable.
       await this.#enrolled(false)
-      await this.enrol((JSON.parse(report) as { arm: string }).arm, patience)
-      durable = await this.#post("reports", report, patience)
+      await this.enrol((JSON.parse(report) as { arm: string }).arm, until)
+      durable = await this.#post("reports", report, until)
     }
     return durable ? await this.#over("counted") : await this.custody.status()
   }
@@ -96,9 +97,10 @@ export class Reporting {
   }
 
   /** Send a message to a server that runs the trial under this plan, and to no other; whether it is durable. */
-  async #post(kind: string, body: string, patience: number): Promise<boolean> {
+  async #post(kind: string, body: string, until: number): Promise<boolean> {
+    const patience = () => Math.max(0, until - clock())
     if (!this.#agreed) {
-      const served = await this.link.ask("GET", "/plan", { patience })
+      const served = await this.link.ask("GET", "/plan", { patience: patience() })
       if ((await sha256(served)) !== this.plan.fingerprint) {
         throw new ServerError("the server runs this trial under another plan than this device's, so nothing was sent.", 409)
       }
@@ -106,7 +108,7 @@ export class Reporting {
       this.#agreed = true
     }
     const headers = { "Content-Type": "application/json" }
-    const { durable } = await this.link.askJson("POST", `/${kind}`, { body, headers, patience })
+    const { durable } = await this.link.askJson("POST", `/${kind}`, { body, headers, patience: patience() })
     if (typeof durable !== "boolean") throw new ServerError("the server's answer is not one that a device expects; is the address right?")
     return durable
   }

@@ -2,7 +2,7 @@
 
 Each module of ``commands`` has the commands of its name, and those that belong to them: ``run`` also demo, ``state``
 merge and look, ``asking`` effects, report and certificate, ``evidence`` verify, ``serve`` also key and rotate,
-``sql`` what ``run`` does with a database's sums, ``federated`` also those of sites.
+``federated`` also those of sites.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import sys
 import tomllib
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
 
@@ -115,16 +115,23 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
             raise PlanError(f"the plan has strata: name one of them, {', '.join(self.strata.probabilities)}.")
         return {arm: self.strata.probabilities[stratum][arm] for arm in self.arms}
 
-    def calibrated(self, records: Any) -> Plan:
+    def calibrated(self, records: Any, query: str | None = None, *, parameters: Any = None) -> Plan:
         """This plan with coefficients from earlier records, which need no arm and no unit; nobody is re-randomised.
 
         Args:
-            records: At least 2,000 records from before the trial: a table, a dict of columns, or a list of dicts.
+            records: At least 2,000 records from before the trial: a table, a dict of columns, or a list of dicts. Or a
+                connection, as `fold_query` takes it.
+            query: What to select through the connection, or the name of a table. A database that can sums the
+                products of its columns itself, and no row leaves it.
+            parameters: Values for the query's placeholders.
         """
-        # Through the front door: a plan is calibrated above this room, where there are records and tallies.
-        calibration = sys.modules[__name__.partition(".")[0]].Calibration(self)
+        calibrated: Plan
+        if query is not None:
+            calibrated = _above("engines.sql.query").calibrated(self, records, query, parameters)
+            return calibrated
+        calibration = _above("calibrating").Calibration(self)
         calibration.fold(records)
-        calibrated: Plan = calibration.plan()
+        calibrated = calibration.plan()
         return calibrated
 
     def sql(self, relation: str, *, dialect: str) -> str:
@@ -146,12 +153,9 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
             >>> "GROUP BY" in plan.sql("visits", dialect="duckdb")
             True
         """
-        from importlib import import_module
-
         missing = PlanError("the statement is written by sqlglot, which is missing: pip install 'foldaway[sql]'.")
         with instead_of(ModuleNotFoundError, missing):
-            above = import_module(f"{__name__.partition('.')[0]}.engines.sql.statement")  # it lies above this room
-        made: str = above.statement(self, relation, dialect)
+            made: str = _above("engines.sql.statement").statement(self, relation, dialect)
         return made
 
     def to_toml(self) -> str:
@@ -220,3 +224,8 @@ def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(dict(pairs)) < len(pairs):
         raise ValueError("a key occurs twice in one object")
     return dict(pairs)
+
+
+def _above(module: str) -> Any:
+    """A module of a room above this one, where there are records and tallies: imported only once it is asked for."""
+    return import_module(f"{__name__.partition('.')[0]}.{module}")

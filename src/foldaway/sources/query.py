@@ -31,7 +31,7 @@ def stream_query(
 ) -> None:
     """Fold what a query selects into a trial, in bounded memory: see `fold_query`."""
     wanted, records = wanted_by(trial.plan).names, 0
-    with closing(_batches(connection, query, parameters, wanted, whole=trial.plan.whole_units)) as batches:
+    with closing(batches_of(connection, query, parameters, wanted, whole=trial.plan.whole_units)) as batches:
         for batch, size in batches:
             trial.fold(batch)
             records += size
@@ -44,22 +44,22 @@ def answer_of(connection: Any, statement: str, parameters: Any) -> Any:
     library = library_of(connection)
     with _in_our_words():
         if library == "pyspark":
-            return connection.sql(statement, args=parameters).toArrow()
+            return connection.sql(statement, args=parameters or {}).toArrow()
         if library in _DUCKDB:  # see below
             return connection.sql(statement, params=parameters).to_arrow_table()
         if library == "chdb":
-            return connection.query(statement, "ArrowTable", params=parameters)
+            return connection.query(statement, "ArrowTable", params=parameters or {})
         with closing(connection.cursor()) as cursor:
-            cursor.execute(statement, parameters)
+            cursor.execute(statement) if parameters is None else cursor.execute(statement, parameters)
             names = [column[0] for column in cursor.description]
             rows = cursor.fetchall()
     return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
 
-def _batches(
-    connection: Any, query: str, parameters: Any, wanted: tuple[str, ...], *, whole: bool
+def batches_of(
+    connection: Any, query: str, parameters: Any, wanted: tuple[str, ...], *, whole: bool = False
 ) -> Generator[tuple[pa.Table | Columns, int], None, None]:
-    """The wanted columns, batch by batch, each with its number of records."""
+    """The wanted columns of what a query selects, batch by batch, each with its number of records."""
     if library_of(connection) in _DUCKDB:
         # Not through a cursor: that would be a connection of its own, and would hold the whole answer.
         with _in_our_words():

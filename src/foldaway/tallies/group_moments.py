@@ -84,6 +84,21 @@ class GroupMoments(ByCell):
         """The moments of no records."""
         return cls(shape, frame=Frame(np.eye(shape.columns, order="F"), 0), **cls._zeros(shape))
 
+    @classmethod
+    def of_products(cls, shape: MomentsShape, n: int, gram: Floats, means: Floats, absolute: Floats) -> Self:
+        """The moments of so many records of the first arm and group, from Σ w r r' of r = (1, z - means).
+
+        With gram = R'R, rows (1, z) have the factor R (1, means; 0, I).
+        """
+        back = np.eye(shape.columns)
+        back[0, 1:] = means[1:]
+        R = factor_of(gram) @ back
+        frame = Frame.of(R, shape.row, n)
+        z = np.linalg.solve(frame.F.T, R.T).T
+        made = replace(cls.empty(shape), frame=frame)
+        made.records[0, 0], made.moments[0, 0], made.absolute[0] = n, z.T @ z, absolute
+        return made
+
     def emptied(self) -> Self:
         """The moments of no records, in this frame: for another worker to fold into."""
         return replace(self.empty(self.shape), frame=self.frame)

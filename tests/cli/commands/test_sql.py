@@ -96,6 +96,17 @@ def test_postgresql_by_its_address(folder: Path, expected: dict[str, Any], postg
     same(foldaway(*run, folder=folder).stdout, expected)
 
 
+def test_coefficients_from_a_database_are_those_from_a_file(folder: Path) -> None:
+    fa.Plan.load(folder / "plan.toml", covariates=["revenue_before"]).save(folder / "adjusted.toml")
+    pa.csv.write_csv(ROWS, folder / "before.csv")
+    command = ["plan", "calibrate", "adjusted.toml"]
+    from_file = foldaway(*command, "before.csv", folder=folder)
+    asked = ["--database", "duckdb:///shop.db", "--query", "visits"]
+    assert foldaway(*command, *asked, folder=folder).stdout == from_file.stdout
+    for wrong in (["before.csv", *asked], asked[:2], []):
+        assert "--database" in foldaway(*command, *wrong, folder=folder, code=1).stderr
+
+
 @pytest.mark.parametrize(
     ("said", "options"),
     [

@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import random
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -56,15 +57,19 @@ def kept(folder: Path) -> dict[str, Any]:
     return found
 
 
-def company(node: Driven, trial: Hosted, folder: Path, count: int = 12) -> list[str]:
-    """Further devices with a record each, a number of their own, that have reported; their arms."""
-    arms = []
-    for i in range(count):
-        name = f"other{i}"
-        arms.append(node.ask(name, "open", trial.address, options(trial, folder / name)))
-        node.ask(name, "record", [{"y": float(i)}])
-        assert node.ask(name, "report")["state"] in ("counted", "pending")
-    return arms
+def company(node: Driven, trial: Hosted, folder: Path) -> list[str]:
+    """Six further devices in each arm, each with its place as its only record, that have reported; their arms."""
+    arms: list[str] = []
+    for i in range(1000):
+        name = f"other{len(arms)}"
+        arm = node.ask(name, "open", trial.address, options(trial, folder / f"folder{i}"))
+        if arms.count(arm) < 6:
+            node.ask(name, "record", [{"y": float(len(arms))}])
+            arms.append(arm)
+            assert node.ask(name, "report")["state"] in ("counted", "pending")
+        if len(arms) == 12:
+            return arms
+    raise AssertionError("one of the arms does not come")
 
 
 def assert_means(trial: Hosted, arms: Sequence[str], values: Sequence[float]) -> None:
@@ -202,6 +207,26 @@ def test_two_programs_share_a_device(server: Served, node_package: Path, tmp_pat
         reported = trial.close()["federated"]["reported"]
         assert [node.ask("mine", "report")["state"] for node in (one, other)] == ["counted", "counted"]
     assert sum(reported.values()) == len(arms) + 1
+
+
+@pytest.mark.once
+def test_a_program_that_is_held_up_at_any_moment_loses_nothing(
+    server: Served, node_package: Path, tmp_path: Path
+) -> None:
+    """Meanwhile another one replaces the file that it has read, and removes it."""
+    trial, mine, rng, each = hosted(server, "held-up"), tmp_path / "mine", random.Random(5), 30
+    with Driven(node_package) as one, Driven(node_package) as other:
+        for node in (one, other):
+            node.ask("mine", "open", trial.address, options(trial, mine))
+        for turn in range(1, 9):
+            one.start("mine", "record", [{"y": 1.0}] * each)
+            time.sleep(rng.uniform(0, 0.03))
+            os.kill(one.pid, signal.SIGSTOP)
+            other.ask("mine", "record", [{"y": 1.0}] * each)
+            os.kill(one.pid, signal.SIGCONT)
+            one.answer()
+            assert kept(mine)["records"] == 2 * each * turn
+            assert kept(mine)["sums"] == [2.0 * each * turn]
 
 
 def test_bad_records_change_nothing_and_are_not_repeated(server: Served, node_package: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import foldaway as fa
-from databases import ENGINES, connector
+from databases import ENGINES, connector, in_duckdb, in_sqlite
 from sizes import mostly_slow
 
 KEY = bytes(range(16))
@@ -186,3 +186,65 @@ def test_days_add_up_with_each_other_and_with_rows(connection: Any) -> None:
     assert_same(ours, theirs)
     with pytest.raises(fa.SourceError, match="'2' is in this trial already"):
         fa.fold_query(connection, "visits", plan, label="2", into=ours)
+
+
+CALIBRATED: dict[str, dict[str, Any]] = {
+    "numbers and levels": {"outcomes": ["y", "far"], "covariates": ["x", "c"], "levels": OF_C},
+    "missing and weights": {
+        "outcomes": ["y", {"column": "m", "missing": "allowed"}, {"kind": "share", "column": "k", "above": 6}],
+        "covariates": ["x", "c"],
+        "levels": OF_C,
+        "weight": "w",
+    },
+    "dropped, and a rare level": {
+        "outcomes": ["hole", {"kind": "ratio", "numerator": "y", "denominator": "k"}],
+        "covariates": ["o", "z"],
+        "levels": {"o": ["k", "l", "m"]},
+        "drop_limit": 0.5,
+        "bounds": {"y": [1, 90]},
+        "privacy": {"cohort": 350, "smallest_cell": 20},
+    },
+}
+
+
+def calibrations() -> list[Any]:
+    """Every plan in every engine; each run has all in DuckDB, and one in each of the others."""
+    quick = [(name, "duckdb") for name in CALIBRATED]
+    quick += [(list(CALIBRATED)[at % 3], each) for at, each in enumerate(ENGINES) if each not in ("duckdb", "spark")]
+    return mostly_slow([(name, engine) for name in CALIBRATED for engine in ENGINES], *quick)
+
+
+@pytest.mark.parametrize(("name", "connection"), calibrations(), indirect=["connection"])
+def test_coefficients_from_a_database_are_those_from_its_rows(name: str, connection: Any) -> None:
+    plan = plan_of(**CALIBRATED[name])
+    theirs, ours = plan.calibrated(ROWS).coefficients, plan.calibrated(connection, "visits").coefficients
+    assert ours is not None
+    assert theirs is not None
+    for value, slopes in theirs.slopes.items():
+        # They are told to three digits, of which the last may round either way.
+        assert ours.slopes[value] == pytest.approx(slopes, rel=0.011, abs=1e-9)
+    assert ours.center == pytest.approx(theirs.center, rel=1e-9)
+
+
+def test_coefficients_are_refused_of_few_records_and_of_faulty_ones() -> None:
+    plan = plan_of(outcomes=["hole"], covariates=["x"])
+    connection = in_duckdb(ROWS)
+    with pytest.raises(fa.EstimateError, match="from 2,000 records on"):
+        plan_of(outcomes=["y"], covariates=["x"]).calibrated(connection, "select * from visits limit 1500")
+    with pytest.raises(fa.RecordError, match="hole"):
+        plan.calibrated(connection, "visits")
+    with pytest.raises(fa.SourceError, match="one query"):
+        plan_of(outcomes=["y"], covariates=["x"]).calibrated(connection, "delete from visits")
+    assert connection.execute("select count(*) from visits").fetchone() == (len(ROWS),)
+
+
+def test_rows_come_where_no_statement_can_be_written() -> None:
+    """Through a connection of which the dialect is not known."""
+
+    class Unknown:
+        def __init__(self, connection: Any) -> None:
+            self.cursor = connection.cursor
+
+    plan = plan_of(outcomes=["y"], covariates=["x", "c"], levels=OF_C)
+    connection = Unknown(in_sqlite(ROWS))
+    assert plan.calibrated(connection, "select * from visits").coefficients == plan.calibrated(ROWS).coefficients

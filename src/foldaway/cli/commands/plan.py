@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,11 +14,11 @@ import msgspec
 import typer
 
 import foldaway as fa
-from foldaway.cli.terminal.options import AsJson, Delimiter, KeyFile, PlanFile, given, written
+from foldaway.cli.terminal.options import AsJson, Database, Delimiter, KeyFile, PlanFile, Query, given, written
 from foldaway.cli.terminal.printing import print_json
 from foldaway.cli.terminal.progress import file_progress, fold_earlier
 from foldaway.cli.terminal.words import in_lines, tell
-from foldaway.errors import PlanError, did_you_mean, instead_of
+from foldaway.errors import PlanError, SourceError, did_you_mean, instead_of
 from foldaway.evidence.ledger import head_sentence
 from foldaway.keeping.secret import read_or_make_key
 from foldaway.sources.formats.paths import Stdin, expand
@@ -182,9 +183,13 @@ def new(
 @app.command("calibrate")
 def calibrate(
     plan: PlanFile,
-    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Files of records from before the trial.")],
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="FILE", help="Files of records from before the trial.")
+    ] = None,
     output: Annotated[Path | None, written("printed by default")] = None,
     delimiter: Delimiter = None,
+    database: Database = None,
+    query: Query = None,
 ) -> None:
     """Write coefficients from earlier records into a plan. Arms and groups stay the same."""
     import tomli_w
@@ -194,9 +199,19 @@ def calibrate(
     the_plan = fa.Plan.load(
         plan, coefficients=fa.Coefficients.none(bare.predictors[1:], [value.name for value in bare.values])
     )
-    calibration = fa.Calibration(the_plan)
-    fold_earlier(calibration, the_plan, expand(files), delimiter, {the_plan.arm, the_plan.unit, the_plan.cluster})
-    calibrated = calibration.plan()
+    if database is not None or query is not None:
+        if files or database is None or query is None:
+            raise SourceError("give files of earlier records, or --database and --query.")
+        from foldaway.engines.sql.connecting import connected
+
+        with closing(connected(database)) as connection:
+            calibrated = the_plan.calibrated(connection, query)
+    elif files:
+        calibration = fa.Calibration(the_plan)
+        fold_earlier(calibration, the_plan, expand(files), delimiter, {the_plan.arm, the_plan.unit, the_plan.cluster})
+        calibrated = calibration.plan()
+    else:
+        raise SourceError("no earlier records: name files, or a --database and a --query.")
     text = calibrated.to_toml()
     if bare.coefficients is None and plan.suffix.lower() == ".toml":  # with whatever comments it has
         table = {"coefficients": msgspec.to_builtins(calibrated.coefficients)}

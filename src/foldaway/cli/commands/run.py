@@ -11,11 +11,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import foldaway as fa
-from foldaway.cli.commands.sql import Sums
 from foldaway.cli.commands.state import require_savable, tell_saved
 from foldaway.cli.terminal.connecting import extra
 from foldaway.cli.terminal.leaving import interruptible
-from foldaway.cli.terminal.options import AllEffects, AsJson, Delimiter, KeyFile, Overwrite, PlanFile, Save, flag, given
+from foldaway.cli.terminal.options import (
+    AllEffects,
+    AsJson,
+    Database,
+    Delimiter,
+    KeyFile,
+    Overwrite,
+    PlanFile,
+    Query,
+    Save,
+    flag,
+    given,
+)
 from foldaway.cli.terminal.printing import print_effects, save_report
 from foldaway.cli.terminal.progress import file_progress
 from foldaway.cli.terminal.words import tell
@@ -24,6 +35,7 @@ from foldaway.keeping.secret import read_or_make_key
 from foldaway.report.page.document import require_place
 
 if TYPE_CHECKING:
+    from foldaway.cli.terminal.sums import Sums
     from foldaway.keeping.saved import Positions
     from foldaway.sources.formats.files import ReadOptions
     from foldaway.sources.runs.backlog import Backlog, Outcome
@@ -41,11 +53,8 @@ def run(
         str | None,
         given("FILE", "In place of records, the answer to the statement of `foldaway sql`; - for standard input."),
     ] = None,
-    database: Annotated[
-        str | None,
-        given("ADDRESS", "In place of files, a database: postgresql://…, mysql://…, duckdb:///FILE, sqlite:///FILE."),
-    ] = None,
-    query: Annotated[str | None, given("QUERY", "What to select there: a query, or a table's name.")] = None,
+    database: Database = None,
+    query: Query = None,
     label: Annotated[
         str | None, given("LABEL", "What sums or a query's records are called, such as their day. Each is folded once.")
     ] = None,
@@ -92,6 +101,8 @@ def run(
     if sums is not None or database is not None or query is not None:
         if files or delete_after or processes > 1:
             raise SourceError("sums and a database take the place of files, and of the options for files.")
+        from foldaway.cli.terminal.sums import Sums
+
         summed = Sums(sums, database, query, label, options)
     elif not files:
         raise SourceError("nothing to fold: name files, an answer (--sums), or a --database and a --query.")

@@ -62,3 +62,10 @@ AllEffects = Annotated[bool, flag("all", "Show every estimator, kind of standard
 Save = Annotated[Path | None, given("STATE", "Write the tallies to this file.")]
 Replace = Annotated[bool, flag("overwrite", "Replace the file if it exists.")]
 Overwrite = Annotated[bool, flag("overwrite", "Let --save replace an existing state.")]
+
+
+Database = Annotated[
+    str | None,
+    given("ADDRESS", "In place of files, a database: postgresql://…, mysql://…, duckdb:///FILE, sqlite:///FILE."),
+]
+Query = Annotated[str | None, given("QUERY", "What to select there: a query, or a table's name.")]

@@ -1,41 +1,17 @@
-"""What a query selects folded into a trial: as sums, where the database can make them, or else row by row."""
+"""What a query selects, for a trial or for coefficients: as sums, where the database can make them, or row by row."""
 
 from __future__ import annotations
 
-import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from hashlib import sha256
-from importlib.util import find_spec
+from collections.abc import Callable
 from typing import Any
 
+from foldaway.calibrating import Calibration
+from foldaway.engines.sql.spoken import answer_to, not_spoken
 from foldaway.errors import SourceError, StreamedWarning
 from foldaway.plan import Plan
-from foldaway.sources.query import answer_of, library_of, stream_query
+from foldaway.sources.query import batches_of, stream_query
 from foldaway.trial import Trial
-
-# Whose connections speak which dialect, and how they write the one parameter of a statement: by position, or by name.
-_NAME = ":group_key"
-_SPOKEN = {
-    "duckdb": ("duckdb", "?"),
-    "_duckdb": ("duckdb", "?"),
-    "psycopg": ("postgres", "%s"),
-    "psycopg2": ("postgres", "%s"),
-    "sqlite3": ("sqlite", "?"),
-    "pymysql": ("mysql", "%s"),
-    "MySQLdb": ("mysql", "%s"),
-    "mysql": ("mysql", "%s"),
-    "mariadb": ("mysql", "?"),
-    "chdb": ("clickhouse", "{group_key:String}"),
-    "pyspark": ("spark", _NAME),
-    "snowflake": ("snowflake", "%s"),
-    "google": ("bigquery", "%s"),
-    "redshift_connector": ("redshift", "%s"),
-    "databricks": ("databricks", _NAME),
-    "trino": ("trino", "?"),
-}
-_BY_NAME = {"duckdb": "$group_key", "_duckdb": "$group_key", "chdb": "{group_key:String}"}
 
 
 def fold_query(
@@ -104,50 +80,34 @@ def fold_query(
 
 def _why_streamed(connection: Any, plan: Plan, parameters: Any) -> str:
     """Why the database does not sum the records; empty if it does."""
-    if find_spec("sqlglot") is None:
-        return "sqlglot is missing: pip install 'foldaway[sql]'"
+    if why := not_spoken(connection, parameters):
+        return why
     from foldaway.engines.sql.statement import not_in_sql
 
-    if why := not_in_sql(plan):
-        return why
-    library = library_of(connection)
-    if library not in _SPOKEN:
-        return f"the dialect of {library} is not known; `plan.sql` writes the statement for a dialect that you name"
-    if parameters is not None and _SPOKEN[library][1] == "%s":
-        return f"{library} writes parameters in a way that cannot be read as SQL; put the values into the query"
-    return ""
+    return not_in_sql(plan)
 
 
 def _summed(connection: Any, query: str, trial: Trial, parameters: Any) -> Any:
     """The answer to the statement that sums what the query selects."""
-    from foldaway.engines.sql.dialects import KEY_HERE
     from foldaway.engines.sql.statement import statement
 
-    library, group_key = library_of(connection), trial.secret.for_warehouse()
-    dialect, place = _SPOKEN[library]
-    bound: Any = [group_key, *(parameters or ())]
-    if isinstance(parameters, Mapping) or len(place) > 2:
-        place, bound = _BY_NAME.get(library, _NAME), {**(parameters or {}), "group_key": group_key}
-    text = statement(trial.plan, query, dialect, KEY_HERE)
-    text = (text.replace("%", "%%") if place == "%s" else text).replace(KEY_HERE, place)
-    with _functions(connection, library):
-        return answer_of(connection, text, bound)
+    def written(dialect: str, place: str) -> str:
+        return statement(trial.plan, query, dialect, place)
+
+    return answer_to(connection, written, parameters, trial.secret.for_warehouse())
 
 
-@contextmanager
-def _functions(connection: Any, library: str) -> Iterator[None]:
-    """Functions that SQLite lacks, for as long as it needs them."""
-    if library != "sqlite3":
-        yield
-        return
-    lent: dict[str, Callable[[Any], Any]] = {
-        "foldaway_sha256": lambda text: None if text is None else sha256(text.encode()).hexdigest(),
-        "ln": lambda value: None if value is None or value <= 0 else math.log(value),
-        "floor": lambda value: None if value is None else math.floor(value),
-    }
-    for name, function in lent.items():
-        connection.create_function(name, 1, function, deterministic=True)
-    try:
-        yield
-    finally:
-        connection.create_function("foldaway_sha256", 1, None)
+def calibrated(plan: Plan, connection: Any, query: str, parameters: Any = None) -> Plan:
+    """The plan with coefficients from what a query selects: see `Plan.calibrated`."""
+    calibration = Calibration(plan)
+    if not_spoken(connection, parameters):
+        for batch, _ in batches_of(connection, query, parameters, tuple(calibration.columns)):
+            calibration.fold(batch)
+        return calibration.plan()
+    from foldaway.engines.sql.products import products
+
+    def written(dialect: str, _: str) -> str:
+        return products(calibration.bare, query, dialect)
+
+    calibration.fold_products(answer_to(connection, written, parameters))
+    return calibration.plan()
