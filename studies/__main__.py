@@ -13,6 +13,7 @@ ALL = (
     "groups_anytime",
     "judgement",
     "decisions",
+    "planned_looks",
     "quantiles",
     "power",
     "questions",

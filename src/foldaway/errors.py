@@ -147,6 +147,10 @@ class LossWarning(SampleRatioWarning):
     """The arms lost different shares of their records or outcomes, or too many records were dropped."""
 
 
+class KeyWarning(UserWarning):
+    """The end of a trial destroys a key that opens other states, too."""
+
+
 class FixedWarning(UserWarning):
     """Saving a trial has fixed its coefficients."""
 

@@ -390,3 +390,22 @@ def test_the_report_shows_segments() -> None:
     assert page.index("Whether to trust it</h2>") < page.index("Does it work for everyone?</h2>")
     assert "&lt;q&gt;" in page
     assert "<q>" not in page
+
+
+def test_the_report_draws_the_ten_largest_levels_at_once_and_the_others_on_an_axis_of_their_own() -> None:
+    data = records(6000)
+    share = np.arange(13, 0, -1)
+    data["platform"] = np.random.default_rng(4).choice([f"p{i:02}" for i in range(13)], 6000, p=share / share.sum())
+    one = {**UNITS, "segments": ["platform"], "outcomes": ["y"], "levels": {}}
+    trial = folded(one, batched(data, 1000))
+    (by,) = trial.effects().segments
+    sizes = [known(row.n) for row in by.effects if row.segment]
+    assert sizes == sorted(sizes, reverse=True)
+    page = trial.report().html
+    section = page[page.index("Does it work for everyone?</h2>") : page.index("What was kept</h2>")]
+    at_once, _, more = section.partition(f"<summary>{len(by.effects) - 10} more</summary>")
+    drawn = [part.count('class="plot"') for part in (at_once, more)]
+    assert drawn == [10, len(by.effects) - 10]
+    assert [part.count('class="axis"') for part in (at_once, more)] == [1, 1]
+    for row in by.effects[:10]:
+        assert f", {row.segment}, " in at_once

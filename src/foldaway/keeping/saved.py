@@ -26,6 +26,7 @@ from foldaway.errors import StateError, instead_of
 from foldaway.evidence.ledger import Ledger
 from foldaway.keeping.disk import read_file, replace_file
 from foldaway.keeping.folded_files import FilePositions
+from foldaway.keeping.listed_places import note_place, places_of
 from foldaway.keeping.sealing import BrokenSeal, seal, unseal
 from foldaway.keeping.state import MAGIC as BARE
 from foldaway.keeping.state import pack, unpack
@@ -117,6 +118,8 @@ class Saved(msgspec.Struct, frozen=True, omit_defaults=True):
             data = header + seal(key.for_files(), data, header)
         assert key is not None or not self.state, "tallies are never written in the clear"
         replace_file(path, data, private=True)
+        if key is not None:
+            note_place(key.mark, path)
 
 
 def of_kind(positions: Positions | None, kind: type[P]) -> P:
@@ -180,6 +183,30 @@ def _decrypted(data: bytes, key: bytes | None) -> bytes:
     tried = "the one given" if key is not None else "this user's own: give that one with key=, or --key"
     with instead_of(BrokenSeal, StateError(f"the state is damaged, or is encrypted under another key than {tried}.")):
         return unseal(FileKey(design, secret).for_files(), data[len(header) :], header)
+
+
+def others_under(key: FileKey, path: Path | None) -> list[Path]:
+    """The other states that a key opens, as far as they are known: where this user saved them, and beside the path.
+
+    Args:
+        key: The key.
+        path: The file that is not another one.
+    """
+    own = None if path is None else path.resolve()
+    beside = [] if own is None else sorted(own.parent.iterdir())
+    known = dict.fromkeys([*places_of(key.mark), *beside])
+    return [place for place in known if place != own and _opens(key, place)]
+
+
+def _opens(key: FileKey, place: Path) -> bool:
+    header = ENCRYPTED + bytes.fromhex(key.design)[:_DESIGN]
+    try:
+        if not place.is_file() or read_file(place, len(header)) != header:
+            return False
+        unseal(key.for_files(), read_file(place)[len(header) :], header)
+    except (OSError, BrokenSeal):
+        return False
+    return True
 
 
 def naming(path: str | Path) -> instead_of:

@@ -35,6 +35,11 @@ class FileKey(NamedTuple):
         """The key for AES-256."""
         return Secret(self.key).of_files()
 
+    @property
+    def mark(self) -> str:
+        """What tells it from other keys."""
+        return Secret(self.key).mark().hex()
+
 
 def user_file_key(design: str, held: bytes | None) -> FileKey:
     """The user's own key for a trial's saved files, which must outlive this process: looked up at every write.

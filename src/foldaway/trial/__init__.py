@@ -1,6 +1,6 @@
 """A plan and its tallies, with the key they are folded under, whose records have come, and what happened."""
 
 from foldaway.trial.ending import finish_ending
-from foldaway.trial.trial import Trial, fixed_by, open_saved
+from foldaway.trial.trial import Trial, fixed_by, open_saved, opened_too
 
-__all__ = ["Trial", "finish_ending", "fixed_by", "open_saved"]
+__all__ = ["Trial", "finish_ending", "fixed_by", "open_saved", "opened_too"]

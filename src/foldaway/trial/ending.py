@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from foldaway.evidence.ledger import KEY_DESTROYED, Ledger
+from foldaway.keeping.listed_places import forget_places
 from foldaway.keeping.saved import load
 from foldaway.keeping.user_keys import destroy_user_key, user_signer
 from foldaway.plan import Plan
@@ -30,6 +31,7 @@ def finish_ending(path: Path, *, given: bool = False) -> Ledger:
         # Of several keys, such as other users' whose states were merged, nobody here knows which was given.
         if each not in others or (given and len(others) == 1):
             ledger = ledger.add(user_signer(), KEY_DESTROYED, {"key": each})
+            forget_places(each)
     if ledger.head != saved.ledger.head:
         msgspec.structs.replace(saved, ledger=ledger).save(path, None)
     return ledger

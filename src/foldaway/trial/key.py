@@ -77,6 +77,11 @@ class TrialKey:
             return FileKey(self._plan.design, held)
         return user_file_key(self._plan.design, held)
 
+    def in_use_for_files(self) -> FileKey | None:
+        """What saved files of the trial are encrypted under, if that key is here already."""
+        found = None if self.sealed else self.found()
+        return None if found is None else FileKey(self._plan.design, found.reveal())
+
     def reveal(self) -> bytes:
         """The key, if there is one."""
         if self.sealed or not self._plan.keyed:

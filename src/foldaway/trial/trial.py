@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -19,6 +20,7 @@ from foldaway.effects.looks_taken import Look
 from foldaway.effects.reading import read_effects
 from foldaway.errors import (
     FixedWarning,
+    KeyWarning,
     LossWarning,
     PlanError,
     RecordError,
@@ -28,12 +30,14 @@ from foldaway.errors import (
     StateError,
     TooEarly,
     instead_of,
+    joined,
     many,
 )
 from foldaway.inference.adjusting import Start
 from foldaway.inference.fixing import fixed
 from foldaway.keeping.cohort import Newcomers, Told
-from foldaway.keeping.saved import Final, Positions, Saved, load, naming
+from foldaway.keeping.listed_places import forget_places
+from foldaway.keeping.saved import Final, Positions, Saved, load, naming, others_under
 from foldaway.keeping.secret import Secret
 from foldaway.keeping.state import pack, unpack
 from foldaway.keeping.user_keys import FileKey
@@ -257,13 +261,27 @@ class Trial:
             ...     exact.final, exact.rounded, Effects.load(Path(folder, "state")).rounded
             (True, False, True)
         """
+        others = [] if self.ended else self.other_states(path)
         self.conclude(without_effects=without_effects)
         if path is not None:
             self.save(path)
+        if others and self.secret.users_mark:  # this user's own key, which is destroyed
+            warnings.warn(opened_too(others), KeyWarning, stacklevel=2)
         self.destroy_key()
         if path is not None:
             self.chronicle.ledger = finish_ending(Path(path))
         return replace(self.read(), final=True)
+
+    def other_states(self, path: str | Path | None = None) -> list[Path]:
+        """The other saved states that this trial's key opens, and nobody once it has ended, as far as they are known.
+
+        Known are those that this machine's user has saved, and states in the same folder.
+
+        Args:
+            path: The trial's own file.
+        """
+        key = self.secret.in_use_for_files()
+        return [] if key is None else others_under(key, None if path is None else Path(path))
 
     def require_effects(self) -> None:
         """Refuse an end that would leave no effects for others, for whatever reason.
@@ -303,6 +321,8 @@ class Trial:
         """Destroy the user's own key of a trial that was concluded, so that no other state of it can be read."""
         self.secret.destroy(used=self.released or bool(self.n), everywhere=True)
         self.chronicle.key_destroyed(self.secret.users_mark)
+        if self.secret.users_mark:
+            forget_places(self.secret.users_mark.hex())
 
     def merge(self, other: Trial) -> Self:
         """The trial of both sets of records; the two are left as they were."""
@@ -585,6 +605,12 @@ def open_saved(
         trial = Trial.loads(saved.state, plan, key=key)
     trial.chronicle.ledger = saved.ledger
     return trial, saved.positions
+
+
+def opened_too(states: Sequence[Path]) -> str:
+    """What to say of other states that the key of a trial opens, when the trial ends."""
+    they = "it" if len(states) == 1 else "them"
+    return f"the same key opens {joined(list(map(str, states)))}: nobody can read {they} after this end."
 
 
 def fixed_by(records: int) -> str:

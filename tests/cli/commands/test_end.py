@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import foldaway as fa
 from commands import foldaway
 from foldaway.account.stream_file import STATE
 from foldaway.cli.terminal.saved_trial import SavedTrial
-from foldaway.errors import SealedError, TooEarly
+from foldaway.errors import KeyWarning, SealedError, TooEarly
 from foldaway.keeping.saved import StreamPositions, is_encrypted
 from foldaway.keeping.user_keys import user_key
 
@@ -147,3 +148,46 @@ def killed(action: Callable[[], object], step: int) -> bool:
     status = os.waitpid(child, 0)[1]
     assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
     return os.WIFSIGNALED(status)
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_the_other_states_that_the_same_key_opens_are_named_before_it_goes(given: bool, tmp_path: Path) -> None:
+    key, words = (KEY, ["--key", tmp_path / "key"]) if given else (None, [])
+    (tmp_path / "key").write_text(KEY.hex())
+    name = f"named-{given}"
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    ended, copy, far, gone, moved, other = (
+        tmp_path / place
+        for place in ["here/state", "here/copy", "there/far", "there/gone", "there/moved", "here/other"]
+    )
+    for place in (ended, far, gone, moved):
+        folded(name, key=key).save(place)
+    folded(f"{name}-other", key=key).save(other)
+    copy.write_bytes(ended.read_bytes())
+    gone.unlink()
+    moved.write_bytes(b"something else")
+    refused = foldaway("end", ended, *words, code=1).stderr
+    said = f"The same key opens {far} and {copy}: nobody can read them after this end.\n"
+    assert said in refused
+    assert said in foldaway("end", ended, *words, "--yes").stderr
+    assert "opens" not in foldaway("end", ended, *words).stderr
+    with pytest.raises(fa.StateError):
+        fa.Trial.load(far)
+    if not given:
+        assert fa.Trial.load(other).n == 400
+
+
+def test_in_python_a_warning_names_them(tmp_path: Path) -> None:
+    trial = folded("warned")
+    for place in ("one", "two"):
+        trial.save(tmp_path / place)
+    assert trial.other_states(tmp_path / "one") == [tmp_path / "two"]
+    with pytest.warns(KeyWarning, match="two: nobody can read it after this end"):
+        trial.end(tmp_path / "one")
+    assert trial.other_states() == []
+    alone = folded("alone")
+    alone.save(tmp_path / "three")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        alone.end(tmp_path / "three")

@@ -431,13 +431,22 @@ def test_every_outcome_is_there_at_a_glance_with_its_verdict(browser: Browser, s
         ]
         assert [each["words"] for each in said] == [row[1] for row in glance]
         assert [row[3][0] for row in glance[1:2]] == ["≤"]
-        assert [row[3].endswith("one look") for row in glance] == [False, False, False, True]
+        assert [row[3].split()[-2:] for row in glance] == [["any", "time"]] * 3 + [["one", "look"]]
+        assert page.locator(".glance thead th").nth(3).inner_text() == "95 % interval"
+        box = page.get_by_role("region", name="All results at a glance")
+        for width in (390, 1280):  # every line, without scrolling
+            page.set_viewport_size({"width": width, "height": 900})
+            assert box.evaluate(
+                "each => [each.scrollHeight - each.clientHeight, each.scrollWidth - each.clientWidth]"
+            ) == [0, 0]
+        page.set_viewport_size({"width": 1200, "height": 900})
         assert text(page, "#verdict").startswith("treatment raises Revenue by ")
         assert text(page, "#verdict").endswith("\u00a0€, which is better.")
         assert "Revenue, harm, same, revenue p95" in page.get_by_label("The plan", exact=True).inner_text()
         assert page.get_by_text("so their sum may differ from the records folded").is_visible()
         page.get_by_role("button", name="harm").click()
         until(page, lambda: text(page, "#verdict") == "treatment makes harm worse, by less than 5.")
+        assert page.locator(".keys").all_inner_texts() == ["No effect\nThe margin: 5"]
         assert text(page, "#interval").startswith("≤")
         assert page.get_by_label("Estimator", exact=True).input_value() == "adjusted"
         page.get_by_role("button", name="revenue p95").click()
@@ -477,10 +486,19 @@ def test_outcome_arm_and_estimator_are_chosen(browser: Browser, server: Served) 
         (within,) = [part for part in told["segments"] if (part["outcome"], part["arm"]) == ("visits", "bronze")]
         card = page.get_by_label("Effects by segment")
         assert within["summary"] in (card.text_content() or "")
-        lines = cells(page, "[aria-label='Effects by segment'] tbody tr")
+        lines = cells(page, "[aria-label='Effects by segment'] .forest tbody tr")
         for level, (name, _, effect) in zip(within["effects"], lines, strict=True):
             assert name.split() == [level["segment"], f"{level['n']}", "records"]
             assert number(effect.split()[0]) == pytest.approx(level["estimate"], abs=0.05)
+        card.get_by_text("All numbers").click()
+        table = page.get_by_role("table", name="All effects on visits by country")
+        assert table.locator("thead th").all_inner_texts() == [
+            "country",
+            "Effect",
+            "Interval, one look",
+            "p",
+            "Adjusted p",
+        ]
         until(page, lambda: page.locator(".chart").get_attribute("aria-valuenow") is not None)
         watched.require_quiet()
 
@@ -514,15 +532,19 @@ def test_federated_progress_is_shown_where_the_status_has_it(browser: Browser, s
         assert serious_findings(page) == []
 
 
-def test_a_trial_on_devices_shows_its_effect_and_says_that_there_is_no_course(browser: Browser, server: Served) -> None:
+@pytest.mark.parametrize(("mode", "where"), [("delta", "on devices"), ("one-message", "at sites and on devices")])
+def test_a_trial_on_devices_shows_its_effect_and_says_that_there_is_no_course(
+    browser: Browser, server: Served, mode: str, where: str
+) -> None:
     given, rows = make_trial(5, n=160, units=True, covariates=0)
-    plan = federated(given, "delta", name="devices", cohort=5, smallest_cell=2)
+    of_sites = {"unit": given.unit, "records_per_unit": "together"} if "sites" in where else {}
+    plan = federated(given, mode, name=mode, cohort=5, smallest_cell=2, **of_sites)
     content: dict[str, Any] = {"content": plan.to_json(), "headers": {"Content-Type": "application/json"}}
     tokens = server.ask("POST", "/v1/trials", **content).json()
 
     def post(kind: str, body: bytes) -> None:
         headers = {"Content-Type": MEDIA_TYPE}
-        sent = server.ask("POST", f"/v1/trials/devices/{kind}", tokens["ingest_token"], content=body, headers=headers)
+        sent = server.ask("POST", f"/v1/trials/{mode}/{kind}", tokens["ingest_token"], content=body, headers=headers)
         assert sent.status_code == 200, sent.text
 
     with looking(browser, server, tokens["read_token"]) as watched:
@@ -534,7 +556,10 @@ def test_a_trial_on_devices_shows_its_effect_and_says_that_there_is_no_course(br
             post("enrolments", encoded(Enrolment(message.number, kept.arm)))
             post("reports", encoded(message))
         page.locator("#estimate").wait_for()
-        assert "this is the effect as it stands now" in text(page, "#no-course")
+        assert f"whose records stay {where}: this is the effect as it stands now" in text(page, "#no-course")
+        assert page.get_by_text(f"Records stay {where}, and none comes here.").is_visible()
+        reported = "Units at sites, and devices, that" if "sites" in where else "Devices that"
+        assert f"{reported} have reported" in page.get_by_label("Federated progress").inner_text()
         assert page.locator(".chart").is_hidden()
         assert page.get_by_text("5 messages", exact=True).is_visible()
         assert serious_findings(page) == []

@@ -258,7 +258,7 @@ def test_the_close_takes_all_and_leaves_rounded_effects_alone(some_broker: Serve
     assert stored.state == b""
     assert stored.final is not None
     assert stored.final.effects == one_pass(plan, records).read(TOLD).to_json()
-    with pytest.raises(SealedError, match="closed"):
+    with pytest.raises(SealedError, match="has ended"):
         consume(some_broker, plan, tmp_path)
 
 

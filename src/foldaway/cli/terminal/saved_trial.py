@@ -109,7 +109,7 @@ class SavedTrial:
     def _end(self, file: Path, without_effects: bool, confirmed: bool) -> fa.Effects:
         """End a trial whose state is in the file; its effects in full, or with the plan's noise."""
         from foldaway.auditing.audit import audit
-        from foldaway.trial import open_saved
+        from foldaway.trial import open_saved, opened_too
 
         trial, positions = open_saved(file, key=read_key(self.key_file))
         if not without_effects:
@@ -117,6 +117,9 @@ class SavedTrial:
         found = None if trial.plan.release is not None else audit(trial.plan, trial.tallies)
         if found is not None and found.findings:
             tell(f"Before the end: {found.verdict()}")
+        if others := trial.other_states(file):
+            sentence = opened_too(others)
+            tell(sentence[0].upper() + sentence[1:])
         if not confirmed:
             question = "This destroys the tallies and the key, and cannot be undone. End the trial?"
             confirm(question, f"{self.place} was not ended; nothing has changed.")

@@ -14,26 +14,35 @@ from foldaway.table import number, places_for
 
 
 def forest(effects: Effects, rows: Sequence[Effect], labels: Sequence[Html], most: int | None = None) -> Html:
-    """A row for each effect, with its label; beyond the first ``most``, those that follow are one click away."""
+    """A row for each effect, with its label; beyond the first ``most``, those that follow are one click away.
+
+    These have an axis of their own: they are the least precise, and would leave the first no room.
+    """
+    places = places_for(row.std_error for row in rows)
+    pairs = list(zip(rows, labels, strict=True))
+    more = pairs[most:] if most is not None else []
+    return tag(
+        "figure",
+        tag("figcaption", _caption(effects, rows)),
+        _legend(rows),
+        _drawn(effects, pairs[:most], places),
+        details(f"{len(more):,} more", _drawn(effects, more, places)) if more else None,
+    )
+
+
+def _drawn(effects: Effects, pairs: Sequence[tuple[Effect, Html]], places: int | None) -> Html:
+    """The rows on one axis."""
     axis = axis_over(
         value
-        for row in rows
+        for row, _ in pairs
         for value in (
             *(row.estimate, row.ci_lower, row.ci_upper, row.anytime_ci_lower, row.anytime_ci_upper),
             *margins_of(row),
         )
     )
-    places = places_for(row.std_error for row in rows)
-    items = [_item(effects, axis, row, label, places) for row, label in zip(rows, labels, strict=True)]
+    items = [_item(effects, axis, row, label, places) for row, label in pairs]
     ends = tag("li", tag("span", class_="label"), axis_row(axis), tag("span", class_="figures"), class_="ends")
-    more = items[most:] if most is not None else []
-    return tag(
-        "figure",
-        tag("figcaption", _caption(effects, rows)),
-        _legend(rows),
-        tag("ul", items[:most], ends, class_="rows"),
-        details(f"{len(more):,} more", tag("ul", more, ends, class_="rows")) if more else None,
-    )
+    return tag("ul", items, ends, class_="rows")
 
 
 def _caption(effects: Effects, rows: Sequence[Effect]) -> Html:

@@ -3,7 +3,7 @@
 import { h, named, say } from "./dom.js";
 import { ago, count, moment, number, several, share } from "./format.js";
 import { GROWTH, MODES } from "./vocabulary.js";
-import { ratioState, ratioVerdict } from "./words.js";
+import { ratioState, ratioVerdict, reporters } from "./words.js";
 
 const VERDICTS = { passes: "good", look: "", fails: "bad", open: "soft" };
 
@@ -62,13 +62,13 @@ export class Kept {
     clearInterval(this.ticking);
   }
 
-  show(status, now, counted) {
+  show(status, now, counted, where) {
     const open = status.status === "open";
     const thing = status.federated ? "message" : "record";
     say(this.folded, status.records === null ? "–" : count(status.records));
     say(this.held, "0");
     say(this.heldNote, status.federated
-      ? "Records stay on their devices, and none comes here."
+      ? `Records stay ${where}, and none comes here.`
       : "A record is wiped from memory as soon as it is folded; none is stored.");
     this.waiting.hidden = !open || status.records === null;
     say(this.waiting, `New effects are shown once at least ${several(status.cohort, `more ${counted}`)} have come and the trial has grown by ${number(100 * GROWTH)} %.`);
@@ -84,7 +84,7 @@ export class Kept {
 }
 
 /** How far a trial is whose records never leave their site. */
-export function federated(progress) {
+export function federated(progress, plan) {
   const names = Object.keys(progress.enrolled ?? {});
   const rows = names.map((arm, i) => {
     const [reported, enrolled] = [progress.reported?.[arm] ?? 0, progress.enrolled[arm]];
@@ -99,7 +99,7 @@ export function federated(progress) {
     h("h2", {}, "Federated progress"),
     h("p", {}, "Stage: ", h("strong", {}, String(progress.stage ?? "–"))),
     h("p", { class: "soft small" }, MODES[progress.mode]?.sentence ?? `Mode: ${progress.mode ?? "–"}`),
-    h("p", { class: "label" }, "Devices that have reported, of those enrolled"),
+    h("p", { class: "label" }, `${reporters(plan)} that have reported, of those enrolled`),
     h("ul", { class: "arms" }, rows),
     deadline ? h("p", { class: "soft small" }, `Open until ${deadline}.`) : null,
   ];

@@ -96,7 +96,8 @@ export class Course {
   }
 
   #band() {
-    const known = this.points.filter(bounded);
+    // From the first point on, as the line is: an interval that could not be told yet has no end on either side.
+    const known = this.points.some(bounded) ? this.points : [];
     const over = known.map((point) => [this.x(point.records), this.#end(point.upper, MARGIN.top)]);
     const under = known.map((point) => [this.x(point.records), this.#end(point.lower, HEIGHT - MARGIN.bottom)]).reverse();
     return known.length > 1 ? `${path([...over, ...under])}Z` : "";

@@ -15,21 +15,31 @@ export function decisions({ decisions: those }) {
 export function glance({ verdicts, confidence }, choose) {
   const several = new Set(verdicts.map((said) => said.arm)).size > 1;
   const levels = several ? ["Control", "In the arm"] : [verdicts[0].control, verdicts[0].arm].map((arm) => named(arm));
-  const header = ["Outcome", "Verdict", "Effect", `${number(100 * confidence)} % interval, any time`, ...levels];
+  // Where intervals are of two kinds, each says its own, and the heading neither.
+  const kinds = [...new Set(verdicts.map(kindOf).filter(Boolean))];
+  const interval = `${number(100 * confidence)} % interval${kinds.length === 1 ? `, ${kinds[0]}` : ""}`;
+  const header = ["Outcome", "Verdict", "Effect", interval, ...levels];
   const rows = verdicts.map((said) => [
     [h("button", { class: "link", type: "button", onclick: () => choose(said.outcome, said.arm) },
       named(said.label), said.measure ? h("small", {}, ` ${said.measure}`) : null),
     several ? h("div", { class: "soft small" }, named(said.arm)) : null],
     badge(said),
-    ...figures(said),
+    ...figures(said, kinds.length > 1),
   ]);
   return table("All results at a glance", header, rows, { class: "glance" });
 }
 
-function figures(said) {
-  const { lower, upper, oneLook } = ends(said);
+/** For how many looks the interval of a line is; nothing if it has none. */
+function kindOf(said) {
+  const { anyTime, oneLook } = ends(said);
+  return anyTime ? "any time" : oneLook ? "one look" : null;
+}
+
+function figures(said, labelled) {
+  const { lower, upper } = ends(said);
+  const kind = labelled ? kindOf(said) : null;
   const decimals = places(reach(said.estimate, lower, upper));
   return [signed(said.estimate, decimals),
-    [interval(lower, upper, decimals), oneLook ? h("div", { class: "soft small" }, "one look") : null],
+    [interval(lower, upper, decimals), kind ? h("div", { class: "soft small" }, kind) : null],
     number(said.control_level, decimals), number(said.level, decimals)];
 }

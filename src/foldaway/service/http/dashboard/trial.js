@@ -6,15 +6,15 @@ import { Choice, headline } from "./choice.js";
 import { Course } from "./course.js";
 import { h, named, say, table } from "./dom.js";
 import { chance, ends, interval, moment, places, reach, several, signed } from "./format.js";
-import { forest } from "./forest.js";
+import { forest, legend } from "./forest.js";
 import { decisions, glance } from "./glance.js";
 import { statusPill } from "./list.js";
 import { Manage } from "./manage.js";
 import { atClose, planCard, smallestCell, tooEarly } from "./plan.js";
 import { Poll } from "./poll.js";
-import { segments } from "./segments.js";
+import { Segments } from "./segments.js";
 import { ERRORS, ESTIMATORS } from "./vocabulary.js";
-import { ahead, cohortThing, explained, figures, heard, ratioState, reasons, relative, verdict } from "./words.js";
+import { ahead, cohortThing, explained, figures, heard, keptWhere, ratioState, reasons, relative, verdict } from "./words.js";
 
 const EVERY = 1_500;
 const CLOSED = 30_000;
@@ -45,8 +45,7 @@ class TrialPage {
     this.picture = h("div", { class: "picture" },
       h("h3", { id: "course-title" }, "The effect as records arrive"), this.course.element,
       this.band);
-    this.noCourse = h("p", { class: "soft small", id: "no-course", hidden: true },
-      "No course is kept of a trial whose records stay on devices: this is the effect as it stands now.");
+    this.noCourse = h("p", { class: "soft small", id: "no-course", hidden: true });
     this.now = h("section", { class: "card wide", "aria-labelledby": "verdict" },
       this.choice.element, this.headline, this.explained, this.figures, this.outlook, this.how, this.picture,
       this.noCourse);
@@ -54,7 +53,7 @@ class TrialPage {
     this.arms = h("section", { class: "card", "aria-label": "Arms and sample ratio" });
     this.federated = h("section", { class: "card", "aria-label": "Federated progress", hidden: true });
     this.forest = h("section", { class: "card", "aria-label": "Every arm and estimator" });
-    this.segments = h("section", { class: "card", "aria-label": "Effects by segment" });
+    this.segments = new Segments();
     this.rest = h("section", { class: "card", "aria-label": "All numbers" });
     this.about = h("section", { class: "card", "aria-label": "About this trial" });
     this.planned = h("section", { class: "card", "aria-label": "The plan" });
@@ -63,9 +62,9 @@ class TrialPage {
       h("nav", { "aria-label": "Back" }, h("a", { href: "#/", class: "back" }, "← All trials")),
       this.title, this.decided, this.alarms,
       h("div", { class: "columns" },
-        h("div", { class: "main" }, this.glance, this.now, this.forest, this.segments, this.rest),
+        h("div", { class: "main" }, this.glance, this.now, this.forest, this.segments.element, this.rest),
         h("div", { class: "side" }, this.kept.element, this.arms, this.federated, this.about, this.planned, this.manage.element)));
-    this.whenThere = [this.glance, this.choice.element, this.figures, this.outlook, this.how, this.picture, this.forest, this.segments, this.rest];
+    this.whenThere = [this.glance, this.choice.element, this.figures, this.outlook, this.how, this.picture, this.forest, this.rest];
     for (const part of this.whenThere) part.hidden = true;
   }
 
@@ -87,7 +86,7 @@ class TrialPage {
       this.changed = true;
     }
     this.status = status;
-    this.kept.show(status, now, cohortThing(this.plan));
+    this.kept.show(status, now, cohortThing(this.plan), keptWhere(this.plan));
     if (this.answer.found) await this.followCourse();
     if (this.changed) this.draw();
     this.changed = false;
@@ -134,6 +133,7 @@ class TrialPage {
     this.decided.replaceChildren(...(row ? decisions(found) : []));
     for (const part of this.whenThere) part.hidden = !row;
     this.noCourse.hidden = !(row && this.plan.federated);
+    say(this.noCourse, `No course is kept of a trial whose records stay ${keptWhere(this.plan)}: this is the effect as it stands now.`);
     if (!row) {
       this.drawNothingYet();
       return;
@@ -157,10 +157,9 @@ class TrialPage {
       h("p", { class: "soft small legend" },
         anyTime
           ? "Thin: the interval that stays valid however often you look. Thick: the narrower one for a single look at the end."
-          : "The interval is for a single look at the end."));
-    const parts = segments(found.segments, row, said);
-    this.segments.hidden = !parts.length;
-    this.segments.replaceChildren(...parts);
+          : "The interval is for a single look at the end."),
+      ...legend(this.alike(row)));
+    this.segments.show(found.segments, row, said);
     this.drawRest(found);
     this.tell(row);
   }
@@ -240,12 +239,14 @@ class TrialPage {
     const open = this.rest.querySelector("details")?.open;
     const focused = this.rest.contains(document.activeElement);
     const decimals = (row) => places(reach(row.estimate, row.ci_lower, row.ci_upper));
+    const adjusted = this.rows.some((row) => row.p_adjusted !== null);
     const rows = this.rows.map((row) => [
       named(row.outcome), named(row.arm), `${row.estimator}, ${row.se_kind}`,
       signed(row.estimate, decimals(row)), interval(row.anytime_ci_lower, row.anytime_ci_upper, decimals(row)),
       relative(row), interval(row.ci_lower, row.ci_upper, decimals(row)), chance(row.p_value),
+      ...(adjusted ? [chance(row.p_adjusted)] : []),
     ]);
-    const header = ["Outcome", "Arm", "Estimator", "Effect", "Interval, any time", "Relative", "Interval, one look", "p"];
+    const header = ["Outcome", "Arm", "Estimator", "Effect", "Interval, any time", "Relative", "Interval, one look", "p", ...(adjusted ? ["Adjusted p"] : [])];
     const notes = [...reasons(this.rows), ...found.notes];
     const summary = h("summary", {}, `All numbers: ${several(rows.length, "effect")}`);
     this.rest.replaceChildren(
@@ -269,7 +270,7 @@ class TrialPage {
     const progress = this.status.federated;
     this.federated.hidden = !progress;
     const state = JSON.stringify(progress);
-    if (progress && state !== this.federatedShown) this.federated.replaceChildren(...federated(progress).filter(Boolean));
+    if (progress && state !== this.federatedShown) this.federated.replaceChildren(...federated(progress, this.plan).filter(Boolean));
     this.federatedShown = state;
   }
 

@@ -2,7 +2,7 @@
 
 import { h, named } from "./dom.js";
 import { between, chance, count, ends, interval, number, percent, places, reach, several, signed } from "./format.js";
-import { SUSPICIOUS } from "./vocabulary.js";
+import { MODES, SUSPICIOUS } from "./vocabulary.js";
 
 const UNDECIDED = "not decided yet";
 const COLOURS = { better: "good", "not worse": "good", alike: "good", worse: "bad", "no verdict": "bad", "worse within margin": "", higher: "", lower: "" };
@@ -109,6 +109,15 @@ export function ahead(outlook, row, said) {
 
 /** What a cohort counts. */
 export const cohortThing = (plan) => (plan.federated ? "message" : plan.unit ? "unit" : "record");
+
+/** Whether sites, which have many units each, may take part in a federated trial. */
+const hasSites = (plan) => Boolean(plan.unit && MODES[plan.federated?.mode]?.sites);
+
+/** Where the records of a federated trial stay. */
+export const keptWhere = (plan) => (hasSites(plan) ? "at sites and on devices" : "on devices");
+
+/** Whose reports are counted in a federated trial. */
+export const reporters = (plan) => (hasSites(plan) ? "Units at sites, and devices," : "Devices");
 
 /** Without a p-value the check is open. Records of units may not fit though the randomisation is sound. */
 export const ratioState = (ratio) => {
