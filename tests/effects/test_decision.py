@@ -65,6 +65,13 @@ def test_roles_decide_what_counts() -> None:
     assert "z is not shown to be worse" in decided({}, outcomes=[REVENUE, guards])[0].rule
 
 
+@pytest.mark.parametrize("role", ["primary", "guardrail"])
+def test_nothing_ships_while_another_outcome_is_worse_at_one_look(role: Any) -> None:
+    [one] = decided({"revenue": 0.3, "z": -0.12}, outcomes=[REVENUE, fa.Mean("z", better="higher", role=role)])
+    assert one.choice == "not yet"
+    assert one.sentence == "Not yet: revenue is higher, but z is worse, if this is the only look."
+
+
 def test_without_a_direction_nothing_is_decided() -> None:
     [one] = decided({"z": 0.5}, outcomes=["z"])
     assert (one.choice, one.rule) == ("undecided", "")

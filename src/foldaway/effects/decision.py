@@ -7,8 +7,9 @@ within it. As often as one of the primary outcomes is wrongly shown to be better
 that is what the correction for several comparisons bounds; guardrails must all hold, which needs no correction (Berger
 1982). A trial with guardrails alone is ready once they hold.
 
-Before the end, only what holds however often one looks decides. At the end, or where there is no such test, what holds
-at a single look does, and the sentence says so.
+Before the end, only what holds however often one looks decides; but no arm is shipped while an outcome that decides is
+worse at a single look. At the end, or where there is no such test, what holds at a single look decides, and the sentence
+says so.
 """
 
 from __future__ import annotations
@@ -110,6 +111,10 @@ def _choose(effects: Findings, said: Sequence[Verdict], records_per_day: float |
     open_ = [each for each in guardrails if each.margin is not None]
     open_ = [each for each in open_ if each.anytime not in _HELD]
     open_ = [each for each in open_ if each.shown not in _HELD or not _counts(effects, each)]
+    doubtful = [each for each in deciding if each.shown == HARMED]  # at one look, which alone holds nothing back
+    if (gains or not primary) and not open_ and doubtful:
+        found = "".join(f"{each.label} is {_as_found(each)}, " for each in gains[:_MOST_NAMED]) + "but " * bool(gains)
+        return "not yet", f"{found}{_named(doubtful)} {_is(doubtful)} worse{_looks(effects, doubtful)}"
     if (gains or not primary) and not open_:
         parts = [f"{each.label} is {_as_found(each)}" for each in gains[:_MOST_NAMED]]
         if guardrails:
