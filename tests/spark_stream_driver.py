@@ -18,7 +18,7 @@ def main(folder: str, store: str, plan: str, key: str, mode: str) -> None:
     query = spark.fold_stream(stream, fa.Plan.load(plan), store=store, key=bytes.fromhex(key), trigger=trigger)
     print("started", flush=True)
     query.awaitTermination()
-    trial = query.close()
+    trial = query.end()
     (Path(store) / "final").write_bytes(trial.dumps())
     sparks.remove()
 

@@ -204,7 +204,7 @@ def test_two_drivers_cannot_have_one_store(session: Any, tmp_path: Path) -> None
     with StreamFile(store, plan, "s"):  # another process could go on
         pass
     with pytest.raises(fa.StateError, match="start it again"):
-        first.close()
+        first.end()
     second = spark.fold_stream(source.stream(), plan, store=store, key=KEY)
     assert second.end().n == 300
 
@@ -216,7 +216,7 @@ def test_of_a_closed_trial_rounded_effects_are_left_and_it_takes_no_more(session
     query = spark.fold_stream(source.stream(), plan, store=store, key=KEY, trigger=AVAILABLE)
     query.awaitTermination()
     assert query.pending == 30
-    trial = query.close()
+    trial = query.end()
     assert query.end() is trial
     assert trial.ended
     assert trial.n == 630
