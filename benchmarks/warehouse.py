@@ -45,7 +45,8 @@ with records as (
         revenue is null or isnan(revenue) or abs(revenue) > 1e40 as no_number, user_id is null as no_unit
     from visits
 ), good as (
-    select variant, y, user_id, ('0x' || hash[1:3])::int % 128 as cell from records where not (no_arm or no_number or no_unit)
+    select variant, y, user_id, ('0x' || hash[1:3])::int % 128 as cell from records
+    where not (no_arm or no_number or no_unit)
 ), means as (
     select variant, avg(y) as mean from good group by variant
 ), cells as (

@@ -8,8 +8,8 @@ that is what the correction for several comparisons bounds; guardrails must all 
 1982). A trial with guardrails alone is ready once they hold.
 
 Before the end, only what holds however often one looks decides; but no arm is shipped while an outcome that decides is
-worse at a single look. At the end, or where there is no such test, what holds at a single look decides, and the sentence
-says so.
+worse at a single look. At the end, or where there is no such test, what holds at a single look decides, and the
+sentence says so.
 """
 
 from __future__ import annotations
