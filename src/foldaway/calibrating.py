@@ -63,7 +63,7 @@ class Calibration:
         self._trial.fold({**columns, **arm}, text=text, unreadable=unreadable + others)
 
     def fold_products(self, answer: Any) -> None:
-        """Take in the sums of products of earlier records that stayed in their database.
+        """Take in the sums of products of earlier records that stayed in their database: these are then all there are.
 
         Raises:
             RecordError: Some records are faulty, and the plan does not drop these.

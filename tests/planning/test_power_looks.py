@@ -11,7 +11,7 @@ from scipy.special import ndtr, ndtri
 import foldaway as fa
 from foldaway.errors import EstimateError
 from foldaway.inference.looks.boundaries import crossing, root
-from foldaway.inference.looks.planned import Design, bounds_at, chance_of, mean_share, single_needed
+from foldaway.inference.looks.planned import LookDesign, bounds_at, chance_of, mean_share, single_needed
 from plans import LOOKED
 
 BASELINE = fa.Baseline(level=5.0, sd=2.0)
@@ -48,7 +48,7 @@ def test_the_inflation_is_that_of_jennison_and_turnbull(
 
 def test_the_chance_and_the_one_that_is_needed_undo_each_other() -> None:
     for futility in (None, "pocock"):
-        design = Design((0.5, 0.75, 1.0), 0.05, True, "obrien-fleming", futility, 0.2)
+        design = LookDesign((0.5, 0.75, 1.0), 0.05, True, "obrien-fleming", futility, 0.2)
         assert chance_of(design, single_needed(design, 0.9)) == pytest.approx(0.9, abs=1e-9)
     assert chance_of(design, 0.0) == 0
     assert chance_of(design, 1.0) == 1
@@ -56,7 +56,7 @@ def test_the_chance_and_the_one_that_is_needed_undo_each_other() -> None:
 
 def test_simulated_trials_have_the_chance_and_the_mean_information() -> None:
     rng, trials, drift = np.random.default_rng(4), 100_000, 3.0
-    design = Design((0.3, 0.6, 1.0), 0.05, True, "pocock", "obrien-fleming", 0.2)
+    design = LookDesign((0.3, 0.6, 1.0), 0.05, True, "pocock", "obrien-fleming", 0.2)
     upper, lower = bounds_at(design, design.at, last=True)
     at = np.array(design.at)
     steps = np.diff(at, prepend=0.0)

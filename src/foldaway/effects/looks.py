@@ -21,7 +21,7 @@ from foldaway.effects.looks_taken import BENEFIT, FUTILE, GO_ON, HARM, SHOWN, UN
 from foldaway.effects.numbers import interval_text, p_relation
 from foldaway.errors import EstimateError, TooEarly
 from foldaway.inference.intervals import critical
-from foldaway.inference.looks.planned import Bounds, Design, bounds_at
+from foldaway.inference.looks.planned import Bounds, LookDesign, bounds_at
 from foldaway.inference.looks.stagewise import ended
 from foldaway.plan import Outcome, Plan
 from foldaway.table import number as number_text
@@ -87,13 +87,13 @@ def _fraction(plan: Plan, rows: Sequence[Effect]) -> float:
     return min((plan.looks.error / (row.std_error or math.inf)) ** 2 for row in rows)
 
 
-def design_of(plan: Plan) -> Design:
+def design_of(plan: Plan) -> LookDesign:
     """How the plan's looks were planned."""
     looks = plan.looks
     assert looks is not None
     two_sided = outcome_of(plan).asks is None and plan.alternative == "two-sided"
     futility = None if looks.futility == "none" else looks.futility
-    return Design(tuple(looks.at), 1 - plan.confidence, two_sided, looks.spending, futility, 1 - looks.power)
+    return LookDesign(tuple(looks.at), 1 - plan.confidence, two_sided, looks.spending, futility, 1 - looks.power)
 
 
 class _Test(NamedTuple):
@@ -138,7 +138,7 @@ def _test(plan: Plan, row: Effect) -> _Test:
 
 
 def _arm_look(
-    plan: Plan, design: Design, test: _Test, fractions: Sequence[float], bounds: Bounds, *, last: bool
+    plan: Plan, design: LookDesign, test: _Test, fractions: Sequence[float], bounds: Bounds, *, last: bool
 ) -> ArmLook:
     upper, lower, found = bounds.upper[-1], bounds.lower[-1], GO_ON
     if test.z >= upper:
@@ -160,7 +160,7 @@ def _arm_look(
 
 
 def _with_ends(
-    plan: Plan, design: Design, look: ArmLook, test: _Test, fractions: Sequence[float], bounds: Bounds
+    plan: Plan, design: LookDesign, look: ArmLook, test: _Test, fractions: Sequence[float], bounds: Bounds
 ) -> ArmLook:
     """With p-value, estimate and interval by stage-wise ordering, which do not depend on looks that are not taken."""
     row, reach = test.row, 1 - (1 - plan.confidence) * (1 if design.two_sided else 2)

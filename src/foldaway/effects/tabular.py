@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +14,16 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-class Tabular:
+class Tabular(ABC):
     """What has rows, each a flat dict: a subclass gives these, and the type of each field."""
 
+    @abstractmethod
     def to_dicts(self) -> list[dict[str, Any]]:
         """One flat dict per row."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _fields(self) -> Mapping[str, str]:
         """The type of each field as an annotation has it: ``"int"``, or ``"int | None"``."""
-        raise NotImplementedError
 
     def to_arrow(self) -> pyarrow.Table:
         """An Arrow table."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from foldaway.inference.anytime import ENOUGH, LEAST_GROUPS_ANYTIME, anytime_variance
 from foldaway.inference.levels import LEAST_GROUPS, Levels, difference_of
-from foldaway.inference.looks.planned import Design, chance_of, single_needed
+from foldaway.inference.looks.planned import LookDesign, chance_of, single_needed
 from foldaway.inference.power import Aim, crossing, expected_levels, single_look, smallest
 from foldaway.keeping.cohort import GROWTH
 from foldaway.numerics.block import Floats
@@ -93,7 +93,7 @@ class Comparing:
     arm: str
     baseline: Baseline
     asked: Asked
-    looks: Design | None = None
+    looks: LookDesign | None = None
 
     def levels(self, records: float, effect: float) -> Levels:
         """Control and arm as they can be expected of so many records in the whole trial."""

@@ -10,7 +10,7 @@ from foldaway.effects.findings import Findings
 from foldaway.effects.looks import design_of, outcome_of
 from foldaway.effects.scorecard import CORRECTION_NAMES
 from foldaway.errors import EstimateError, joined
-from foldaway.inference.looks.planned import Design, mean_share
+from foldaway.inference.looks.planned import LookDesign, mean_share
 from foldaway.plan import Outcome, Plan
 from foldaway.planning.answer import Power
 from foldaway.planning.baseline import Baseline, baselines_of
@@ -159,7 +159,7 @@ def _looked_at(plan: Plan, baselines: Mapping[str, Baseline], *, sequential: boo
     return {name: baselines[name]}
 
 
-def _at_looks(looks: Design, asked: Asked) -> Design:
+def _at_looks(looks: LookDesign, asked: Asked) -> LookDesign:
     """The looks with what the comparison may spend of the error rate."""
     if asked.goal in GUARDING:
         raise EstimateError(f'planned looks show that an arm is different or better; "{asked.goal}" takes one look.')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -80,7 +81,7 @@ class ByArm:
 
 
 @dataclass(frozen=True, slots=True)
-class ByCell(ByArm):
+class ByCell(ByArm, ABC):
     """A tally of columns by arm and group."""
 
     def fold(
@@ -115,9 +116,9 @@ class ByCell(ByArm):
             folded = folded.fold_pieces([CellPiece(cell[part], y[part], *more)], compiled=compiled)
         return folded
 
+    @abstractmethod
     def fold_pieces(self, pieces: Iterable[CellPiece], *, compiled: bool) -> Self:
         """Take records in that come in pieces."""
-        raise NotImplementedError
 
     def state(self) -> list[Any]:
         """What is kept: each of the arrays, in their order; None for one that there is not."""

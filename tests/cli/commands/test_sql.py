@@ -48,7 +48,7 @@ def expected() -> dict[str, Any]:
     return found
 
 
-def same(answer: str, expected: dict[str, Any]) -> None:
+def assert_same(answer: str, expected: dict[str, Any]) -> None:
     found = json.loads(answer)
     assert found["counts"] == expected["counts"]
     for row, other in zip(found["effects"], expected["effects"], strict=True):
@@ -69,20 +69,20 @@ def test_an_answer_through_a_pipe_is_that_of_the_rows(folder: Path, expected: di
     pa.csv.write_csv(answer_in(folder), body)
     run = ["run", "plan.toml", "--sums", "-", "--label", "2026-03-01", "--resume", "days", "--save", "days"]
     ran = foldaway(*run, "--json", folder=folder, stdin=body.getvalue().to_pybytes())
-    same(ran.stdout, expected)
+    assert_same(ran.stdout, expected)
     again = foldaway(*run, code=1, folder=folder, stdin=body.getvalue().to_pybytes())
     assert "2026-03-01" in again.stderr
 
 
 def test_a_database_file_by_its_address(folder: Path, expected: dict[str, Any]) -> None:
     run = ["run", "plan.toml", "--query", "select * from visits", "--label", "all", "--json"]
-    same(foldaway(*run, "--database", "duckdb:///shop.db", "--save", "days", folder=folder).stdout, expected)
+    assert_same(foldaway(*run, "--database", "duckdb:///shop.db", "--save", "days", folder=folder).stdout, expected)
     with sqlite3.connect(folder / "shop.sqlite") as connection:
         connection.execute("create table visits (user_id text, variant text, revenue real)")
         names = ("user_id", "variant", "revenue")
         lines = zip(*(ROWS[name].to_pylist() for name in names), strict=True)
         connection.executemany("insert into visits values (?, ?, ?)", lines)
-    same(foldaway(*run, "--database", "sqlite:///shop.sqlite", folder=folder).stdout, expected)
+    assert_same(foldaway(*run, "--database", "sqlite:///shop.sqlite", folder=folder).stdout, expected)
 
 
 def test_postgresql_by_its_address(folder: Path, expected: dict[str, Any], postgres: Postgres) -> None:
@@ -93,7 +93,7 @@ def test_postgresql_by_its_address(folder: Path, expected: dict[str, Any], postg
             for line in ROWS.select(["user_id", "variant", "revenue"]).to_pylist():
                 copy.write_row(tuple(line.values()))
     run = ["run", "plan.toml", "--database", address, "--query", "select * from visits", "--label", "all", "--json"]
-    same(foldaway(*run, folder=folder).stdout, expected)
+    assert_same(foldaway(*run, folder=folder).stdout, expected)
 
 
 def test_coefficients_from_a_database_are_those_from_a_file(folder: Path) -> None:

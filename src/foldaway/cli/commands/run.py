@@ -35,7 +35,7 @@ from foldaway.keeping.secret import read_or_make_key
 from foldaway.report.page.document import require_place
 
 if TYPE_CHECKING:
-    from foldaway.cli.terminal.sums import Sums
+    from foldaway.cli.terminal.sums import DatabaseSums
     from foldaway.keeping.saved import Positions
     from foldaway.sources.formats.files import ReadOptions
     from foldaway.sources.runs.backlog import Backlog, Outcome
@@ -101,9 +101,9 @@ def run(
     if sums is not None or database is not None or query is not None:
         if files or delete_after or processes > 1:
             raise SourceError("sums and a database take the place of files, and of the options for files.")
-        from foldaway.cli.terminal.sums import Sums
+        from foldaway.cli.terminal.sums import DatabaseSums
 
-        summed = Sums(sums, database, query, label, options)
+        summed = DatabaseSums(sums, database, query, label, options)
     elif not files:
         raise SourceError("nothing to fold: name files, an answer (--sums), or a --database and a --query.")
     going_on = resume is not None and (resume.exists() or resume != save)  # a first run may name what is yet to be
@@ -163,7 +163,7 @@ def demo(
 
 
 def _fold_sums(
-    sums: Sums, plan: fa.Plan, save: Path | None, resume: Path | None, key: bytes | None
+    sums: DatabaseSums, plan: fa.Plan, save: Path | None, resume: Path | None, key: bytes | None
 ) -> tuple[fa.Trial, Positions | None]:
     """Fold a database's sums into a trial, which is saved if so wished."""
     from foldaway.trial import open_saved

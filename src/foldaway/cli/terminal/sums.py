@@ -22,7 +22,7 @@ from foldaway.tallies.answer import TEXTS, columns_of_numbers
 from foldaway.trial import Trial
 
 
-class Sums:
+class DatabaseSums:
     """Sums of a database on their way into a trial: a statement's answer in a file, or a query for it to answer.
 
     Args:

@@ -255,7 +255,7 @@ def would_be_without_effects(trial: str, why: str, *, federated: bool = False) -
     time = " give its devices time (--deadline SECONDS)," if federated else ""
     return IngestError(
         409,
-        f"the trial is still open, because it would end without effects: {why}. Wait for more,{time} or close it "
+        f"the trial is still open, because it would end without effects: {why}. Wait for more,{time} or end it "
         f"anyway, which cannot be undone: foldaway end {trial} --without-effects.",
     )
 

@@ -14,7 +14,7 @@ from foldaway.inference.looks.spending import Spending, spent
 _STRONGEST = 20.0
 
 
-class Design(NamedTuple):
+class LookDesign(NamedTuple):
     """How looks were planned.
 
     Attributes:
@@ -50,7 +50,7 @@ class Bounds(NamedTuple):
     lower: list[float]
 
 
-def bounds_at(design: Design, fractions: Sequence[float], *, last: bool, tests: int = 1) -> Bounds:
+def bounds_at(design: LookDesign, fractions: Sequence[float], *, last: bool, tests: int = 1) -> Bounds:
     """The boundaries at the looks that were taken.
 
     Args:
@@ -60,7 +60,7 @@ def bounds_at(design: Design, fractions: Sequence[float], *, last: bool, tests: 
         tests: Among how many tests α is divided: Holm's step.
 
     Example:
-        >>> design = Design((0.5, 1.0), 0.05, True, "obrien-fleming", None, 0.2)
+        >>> design = LookDesign((0.5, 1.0), 0.05, True, "obrien-fleming", None, 0.2)
         >>> [round(bound, 3) for bound in bounds_at(design, [0.58, 1.0], last=True).upper]
         [2.721, 1.978]
     """
@@ -68,7 +68,7 @@ def bounds_at(design: Design, fractions: Sequence[float], *, last: bool, tests: 
 
 
 @lru_cache(maxsize=256)
-def _bounds(design: Design, fractions: tuple[float, ...], last: bool, tests: int) -> Bounds:
+def _bounds(design: LookDesign, fractions: tuple[float, ...], last: bool, tests: int) -> Bounds:
     alpha = design.one_side / tests
     cumulative = [spent(design.spending, alpha, t, design.at) for t in fractions]
     if last:
@@ -83,7 +83,7 @@ def _bounds(design: Design, fractions: tuple[float, ...], last: bool, tests: int
 
 
 @lru_cache(maxsize=64)
-def _drift(design: Design, tests: int) -> float:
+def _drift(design: LookDesign, tests: int) -> float:
     """The drift for which the looks, taken as planned, have the planned power."""
     alpha = design.one_side / tests
     upper = efficacy(
@@ -93,11 +93,11 @@ def _drift(design: Design, tests: int) -> float:
     return planned_drift(design.at, upper, [spent(design.futility, design.beta, t, design.at) for t in design.at])
 
 
-def chance_of(design: Design, single: float) -> float:
+def chance_of(design: LookDesign, single: float) -> float:
     """The chance that planned looks show what one look at the end, with all of α, would show with another chance.
 
     Example:
-        >>> design = Design((0.5, 1.0), 0.05, True, "obrien-fleming", None, 0.2)
+        >>> design = LookDesign((0.5, 1.0), 0.05, True, "obrien-fleming", None, 0.2)
         >>> round(chance_of(design, 0.8), 4)
         0.7985
     """
@@ -108,7 +108,7 @@ def chance_of(design: Design, single: float) -> float:
     return sum(_course(design, float(ndtri(single) - ndtri(design.one_side))).above)
 
 
-def single_needed(design: Design, chance: float) -> float:
+def single_needed(design: LookDesign, chance: float) -> float:
     """The chance that one look at the end must have, so that the planned looks have this one."""
     from scipy.special import ndtr, ndtri
 
@@ -116,11 +116,11 @@ def single_needed(design: Design, chance: float) -> float:
     return float(ndtr(drift + ndtri(design.one_side)))
 
 
-def mean_share(design: Design, single: float) -> float:
+def mean_share(design: LookDesign, single: float) -> float:
     """How much of the information a trial has used on average when it stops, if one look would have this chance.
 
     Example:
-        >>> design = Design((0.5, 1.0), 0.05, True, "obrien-fleming", None, 0.2)
+        >>> design = LookDesign((0.5, 1.0), 0.05, True, "obrien-fleming", None, 0.2)
         >>> round(mean_share(design, 0.8), 3)
         0.918
     """
@@ -131,7 +131,7 @@ def mean_share(design: Design, single: float) -> float:
     return 1 - sum(ended * (1 - share) for ended, share in zip(early, design.at[:-1], strict=True))
 
 
-def _course(design: Design, drift: float) -> Crossing:
+def _course(design: LookDesign, drift: float) -> Crossing:
     """How probably the looks end the trial, taken as planned."""
     upper, lower = bounds_at(design, design.at, last=True)
     if design.two_sided:
