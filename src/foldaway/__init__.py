@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         Release,
         Share,
         Strata,
+        Survival,
         Total,
     )
     from foldaway.planning import Baseline, Power, power
@@ -86,6 +87,7 @@ __all__ = [
     "StateError",
     "Strata",
     "StreamedWarning",
+    "Survival",
     "TooEarly",
     "Total",
     "Trial",

@@ -152,7 +152,7 @@ def _meaning(effects: Effects, row: Effect, said: Verdict, places: int | None) -
 
 def _all_numbers(effects: Effects, comparison: Comparison, spreads: Spreads | None) -> Html:
     lead = comparison.lead
-    level = effects.plan.outcome(lead.outcome).LEVEL
+    level = effects.plan.outcome(lead.outcome).level
     reason = tag(
         "p",
         "The main estimate is ",

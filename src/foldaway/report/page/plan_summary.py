@@ -49,7 +49,7 @@ def _roles(plan: Plan) -> list[list[str]]:
     rows = [[plan.arm, "arm", f'{arms}; "{plan.control}" is the control arm']]
     for outcome in plan.outcomes:
         compared = [
-            f"compared by its {outcome.LEVEL}",
+            f"compared by its {outcome.level}",
             f"asks whether an arm is {outcome.wanted}" if outcome.wanted else "",
             f"{outcome.better} is better" if outcome.better else "",
             "may be missing" if outcome.missing == "allowed" else "",
