@@ -7,6 +7,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -149,3 +150,15 @@ def test_errors_by_group_are_a_jackknife_over_kept_rows(at: tuple[float, ...], t
     source = Source(plan, outcome, sums, None, "difference", by_group=True, histogram=exits(groups=16))
     apart = difference_of(survival_levels(source), 1)
     assert [apart.estimate, np.sqrt(apart.variance)] == pytest.approx(TRUTHS[truth], rel=1e-9)
+
+
+def test_times_below_zero_and_events_that_are_neither_are_faults() -> None:
+    outcome = fa.Survival("time", "status", until=104)
+    trial = fa.Trial(fa.Plan(name="rats", arm="arm", arms=ARMS, outcomes=[outcome], drop_limit=1))
+    trial.fold({"arm": ["0"] * 6, "time": [3, -1, 5, 2, 500, 0], "status": [True, False, 2, 0.5, True, False]})
+    with pytest.raises(fa.RecordError, match="time: 1 negative"):
+        fa.Trial(msgspec.structs.replace(trial.plan, drop_limit=0.0)).fold({"arm": ["0"], "time": [-1], "status": [1]})
+    assert {(each.column, each.rule): each.records for each in trial.effects().faults} == {
+        ("status", "neither 0 nor 1"): 2,
+        ("time", "negative"): 1,
+    }

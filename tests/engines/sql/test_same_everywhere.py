@@ -53,6 +53,14 @@ PLANS: dict[str, dict[str, Any]] = {
         "weight": "w",
         "unit": None,
     },
+    "survival": {
+        "outcomes": [
+            {"kind": "survival", "time": "y", "event": "z", "until": 60, "bins": 120},
+            {"kind": "survival", "time": "m", "event": "z", "until": 70.5, "missing": "allowed"},
+            {"kind": "survival", "time": "y", "event": "k", "until": 60, "at": [30]},
+        ],
+        "drop_limit": 1,
+    },
     "cluster": {"outcomes": ["y", "k"], "cluster": "v"},
     "compliers": {"outcomes": ["y", {"column": "m", "missing": "allowed"}], "received": "z"},
     "adjusted": {"outcomes": ["y", "z"], "covariates": ["x", "c"], "levels": OF_C, "coefficients": COEFFICIENTS},
