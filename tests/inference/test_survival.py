@@ -46,7 +46,7 @@ TRUTHS = _truths()
 
 def rats() -> dict[str, Any]:
     table = np.genfromtxt(FOLDER / "rats.csv", delimiter=",", names=True)
-    return {name: table[name] for name in table.dtype.names}
+    return {name: table[name] for name in table.dtype.names or ()}
 
 
 def exits(binning: Exits = EVERY_WEEK, *, groups: int = 1, weighted: bool = False) -> Histogram:

@@ -87,7 +87,7 @@ def curve(exits: Exited) -> Floats:
         [1.0, 0.75, 0.375]
     """
     hazard = np.nan_to_num(over(exits.events, exits.at_risk))
-    survival: Floats = np.cumprod(1 - hazard, axis=-1)
+    survival: Floats = np.multiply.accumulate(1 - hazard, axis=-1)
     return survival
 
 
