@@ -15,6 +15,7 @@ ALL = (
     "decisions",
     "planned_looks",
     "quantiles",
+    "survival",
     "power",
     "questions",
     "release",

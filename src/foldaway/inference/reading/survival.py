@@ -24,30 +24,34 @@ def survival_levels(source: Source) -> Levels:
     assert isinstance(outcome, Survival)
     assert histogram is not None
     exits = Exited.of(histogram.counts)
+    levels = levels_from(outcome, exits, squares_of(histogram), by_group=source.by_group)
+    n = source.sums.counts(source.places[0]).sum(axis=1)
+    whole = exits.total()
+    followed = (whole.at_risk[..., outcome.last] > 0) | (curve(whole)[..., outcome.last] == 0)
+    why = tuple("" if there or not records else _NOBODY_LEFT for there, records in zip(followed, n, strict=True))
+    return levels._replace(n=n, why=why if any(why) else ())
+
+
+def levels_from(outcome: Survival, exits: Exited, squares: Exited | None, *, by_group: bool) -> Levels:
+    """The arms' levels, from exits by arm, group and bin; of weighted ones that are independent, squares without groups.
+
+    An error is known about as well as there are events, or groups of units that have some.
+    """
     ends, last = outcome.binning.ends, outcome.last
     read: Callable[[Floats], Floats] = (lambda found: found[..., last]) if outcome.at else partial(area, ends=ends)
     whole = exits.total()
     survival = curve(whole)
     value = read(survival)
-    if source.by_group:
-        without = read(curve(exits.left_out()))  # arms, then groups
-        weight = exits.every.sum(axis=-1).T
-        levels = jackknifed(value, without.T, weight)
-        levels = levels._replace(doubt=np.nan_to_num(group_doubt(exits.events.sum(axis=-1).T)))
+    if by_group:
+        levels = jackknifed(value, read(curve(exits.left_out())).T, exits.every.sum(axis=-1).T)
+        return levels._replace(doubt=np.nan_to_num(group_doubt(exits.events.sum(axis=-1).T)))
+    if outcome.at:
+        variance = curve_error(whole, survival, squares)[..., last] * value**2
     else:
-        squares = squares_of(histogram)
-        if outcome.at:
-            variance = curve_error(whole, survival, squares)[..., last] * value**2
-        else:
-            variance = area_error(whole, survival, ends, squares)
-        own = np.eye(len(value))
-        doubt = np.nan_to_num(over(1.0, effective(whole, squares))) * own
-        levels = Levels(value, variance[:, None] * own, doubt, value)
-    (place,) = source.places
-    n = source.sums.counts(place).sum(axis=1)
-    followed = (whole.at_risk[..., last] > 0) | (survival[..., last] == 0)
-    why = tuple("" if there or not records else _NOBODY_LEFT for there, records in zip(followed, n, strict=True))
-    return levels._replace(n=n, why=why if any(why) else ())
+        variance = area_error(whole, survival, ends, squares)
+    own = np.eye(len(value))
+    doubt = np.nan_to_num(over(1.0, effective(whole, squares))) * own
+    return Levels(value, variance[:, None] * own, doubt, whole.every.sum(axis=-1))
 
 
 def events_by(outcome: Survival, histogram: Histogram) -> Floats:
