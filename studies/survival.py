@@ -153,8 +153,8 @@ def findings(cells: dict[tuple[Design, float], Found], trials: int) -> Findings:
         population changes with time, so none is covered.""",
         header=["design", "treated", "hazards", "mean covers", "error", "log-rank rejects", "ratio covers"],
         rows=[_row(design, ratio, found) for (design, ratio), found in cells.items()],
-        answer=f"""Intervals of the restricted means' difference cover in {min(covers):.1f} to {max(covers):.1f} % of the
-        trials. Where the hazards are the same, the log-rank test rejects at 5 % in {min(sizes):.1f} to
+        answer=f"""Intervals of the restricted means' difference cover in {min(covers):.1f} to {max(covers):.1f} % of
+        the trials. Where the hazards are the same, the log-rank test rejects at 5 % in {min(sizes):.1f} to
         {max(sizes):.1f} %. Intervals of the hazard ratio cover in {min(ratios):.1f} to {max(ratios):.1f} %.""",
         left=2,
         packages=("numpy",),

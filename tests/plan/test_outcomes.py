@@ -94,7 +94,7 @@ def test_outcomes_that_need_the_same_value_share_it() -> None:
     assert len(set(names)) == len(names) == 13
     assert plan.columns == ("1", *names)
     assert plan.measured == ("revenue", "complaints", "latency_ms", "stars", "clicks", "views", "days", "relapsed")
-    total, mean = plan.outcomes[-1], plan.outcomes[0]
+    total, mean = plan.outcome("total revenue"), plan.outcomes[0]
     assert plan.places(total) == plan.places(mean) == (0,)
     assert plan.read_from(plan.values[0]) == [mean, total]
 

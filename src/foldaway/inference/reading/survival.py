@@ -33,7 +33,7 @@ def survival_levels(source: Source) -> Levels:
 
 
 def levels_from(outcome: Survival, exits: Exited, squares: Exited | None, *, by_group: bool) -> Levels:
-    """The arms' levels, from exits by arm, group and bin; of weighted ones that are independent, squares without groups.
+    """The arms' levels, from exits by arm, group and bin; of independent ones with weights, also squares.
 
     An error is known about as well as there are events, or groups of units that have some.
     """

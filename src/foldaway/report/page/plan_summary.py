@@ -184,8 +184,8 @@ def _rich(plan: Plan) -> list[str]:
     said = []
     if plan.bins:
         said.append(
-            "Quantiles are read from histograms, which hold the value of every record, to the width of a bin, without "
-            "anything else about it. They are stored encrypted and never shown."
+            "Quantiles and survival are read from histograms, which hold the value of every record, to the width of a "
+            "bin, without anything else about it. They are stored encrypted and never shown."
         )
     if plan.covariates and plan.coefficients is None:
         said.append(
