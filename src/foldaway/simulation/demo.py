@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import math
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from foldaway import Effects, Mean, Plan, Trial
 from foldaway.keeping.secret import LENGTH
 from foldaway.numerics.block import Block, Floats
+from foldaway.plan.groups import spread_of_error
 from foldaway.records.batch import Batch
 from foldaway.simulation.datasets import checkout
 from foldaway.sources.runs.folding import OnBytes, fold_files
@@ -33,6 +33,7 @@ PLAN = Plan(
     covariates=["revenue_before", "country"],
     levels={"country": ["de", "fr", "us"]},
     unit="user_id",
+    expected_units=100_000,
 )
 
 
@@ -55,9 +56,9 @@ def demonstrate(records: int, seed: int, showing: Showing) -> Trial:
     print(independent)
     print(f"\nClustered by user: foldaway leaves out each of {PLAN.groups} groups of users in turn, the")
     print("analysis of kept rows adds up each user's residuals. The first varies by about")
-    # The standard deviation of a standard error from this many groups, relative to it.
-    spread = 1 / math.sqrt(2 * (PLAN.groups - 1))
-    print(f"{100 * spread:.0f} % with how users fall into groups; its t quantile allows for that.\n")
+    print(
+        f"{100 * spread_of_error(PLAN.groups):.0f} % with how users fall into groups; its t quantile allows for that.\n"
+    )
     print(clustered)
     print(f"\nRecords still held by foldaway: {_held()}. The state it saves is {len(trial.dumps()):,} bytes of")
     print("sums by group, without covariates, and would be the same size after a billion")
