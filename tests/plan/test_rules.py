@@ -151,7 +151,10 @@ RELEASED_CASES: dict[str, tuple[dict[str, Any], str]] = {
         "can adjust only by `coefficients` from before the trial",
     ),
     "weights": ({"weight": "w"}, "leave out `weight`"),
-    "more groups than there are": ({"expected_units": 320, "release": {"epsilon": 1.0, "unit_records": 5, "noisy_groups": 32}}, "no more than the 16 groups"),
+    "more groups than there are": (
+        {"expected_units": 320, "release": {"epsilon": 1.0, "unit_records": 5, "noisy_groups": 32}},
+        "no more than the 16 groups",
+    ),
     "records that nobody can count": (
         {"records_per_unit": "many"},
         'and `records_per_unit = "together"` need each other',

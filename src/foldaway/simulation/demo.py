@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -33,20 +34,20 @@ PLAN = Plan(
     covariates=["revenue_before", "country"],
     levels={"country": ["de", "fr", "us"]},
     unit="user_id",
-    expected_units=100_000,
 )
 
 
 def demonstrate(records: int, seed: int, showing: Showing) -> Trial:
     """Simulate, fold while ``showing`` how far that is, compare, and count what is still held; the trial."""
     print(f"A trial of {records:,} simulated records, folded from a Parquet file batch by batch.\n")
+    plan = msgspec.structs.replace(PLAN, expected_units=records)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "checkout.parquet")
         _write(file, records, seed)
         # Its key comes from the seed, so that the demo prints the same every time and leaves no key on the machine.
         key = seed.to_bytes(LENGTH, "little", signed=True)
         with showing([file]) as progress:
-            trial = fold_files(str(file), PLAN, key=key, progress=progress)
+            trial = fold_files(str(file), plan, key=key, progress=progress)
     # The file is gone now; what follows is read from the tallies.
     effects = trial.effects()
     print(effects)
@@ -54,11 +55,10 @@ def demonstrate(records: int, seed: int, showing: Showing) -> Trial:
     independent, clustered = _beside_kept(effects, rows)
     print("\nThe same from an analysis that kept every row (NumPy), for independent records:\n")
     print(independent)
-    print(f"\nClustered by user: foldaway leaves out each of {PLAN.groups} groups of users in turn, the")
+    spread = 100 * spread_of_error(plan.groups)
+    print(f"\nClustered by user: foldaway leaves out each of {plan.groups} groups of users in turn, the")
     print("analysis of kept rows adds up each user's residuals. The first varies by about")
-    print(
-        f"{100 * spread_of_error(PLAN.groups):.0f} % with how users fall into groups; its t quantile allows for that.\n"
-    )
+    print(f"{spread:.0f} % with how users fall into groups; its t quantile allows for that.\n")
     print(clustered)
     print(f"\nRecords still held by foldaway: {_held()}. The state it saves is {len(trial.dumps()):,} bytes of")
     print("sums by group, without covariates, and would be the same size after a billion")
