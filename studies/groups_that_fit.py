@@ -142,10 +142,10 @@ def findings(found: dict[tuple[int, float], Fit], keys: int) -> Findings:
             "units in a cell", "cells of one unit",
         ],
         rows,
-        f"""If the plan expects the right number, the error of the whole trial varies by
-        {100 * min(f.spread[0] for f in right):.1f} to {100 * max(f.spread[0] for f in right):.1f} % with the key, and at
-        most {100 * max(f.alone[0] for f in right):.1f} % of an arm's cells hold one unit alone. Expecting ten times too
-        few costs steadiness (up to {100 * max(f.spread[0] for f in few):.0f} %) and nobody's privacy. Expecting ten
+        f"""If the plan expects the right number, the whole trial's error varies by
+        {100 * min(f.spread[0] for f in right):.1f} to {100 * max(f.spread[0] for f in right):.1f} % with the key, and
+        at most {100 * max(f.alone[0] for f in right):.1f} % of an arm's cells hold one unit alone. Expecting ten times
+        too few costs steadiness (up to {100 * max(f.spread[0] for f in few):.0f} %) and nobody's privacy. Expecting ten
         times too many gives steadiness ({100 * max(f.spread[0] for f in many):.1f} % at most) and costs privacy: up to
         {100 * max(f.alone[0] for f in many):.0f} % of an arm's cells then are one unit. On average the error is CR1's
         in every case: the ratio lies between {min(f.ratio for f in found.values()):.3f} and
