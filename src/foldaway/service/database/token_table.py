@@ -39,9 +39,10 @@ class TokenTable(SealedTable):
         """Take a token that was made elsewhere for an admin's; the same one again changes nothing.
 
         Raises:
-            ServerError: It is not one of `foldaway token new`, was revoked, or is another's.
+            ServerError: It is not one of `foldaway token issue admin --preset`, was revoked, or is another's.
         """
-        with instead_of(ValueError, ServerError("the preset admin token is not one; make it with foldaway token new.")):
+        none = "the preset admin token is not one; make it with `foldaway token issue admin --preset`."
+        with instead_of(ValueError, ServerError(none)):
             row = row_of(text, "admin")
         with self._writing.begin() as connection:
             insert_new(connection, TOKENS, [msgspec.structs.asdict(row)])
@@ -49,9 +50,9 @@ class TokenTable(SealedTable):
         if not verify(text, kept) or kept is None or kept.scope != "admin":
             raise ServerError("the preset admin token was revoked, or is that of another; make a new one.")
 
-    def recover(self, *, revoke_others: bool) -> str:
-        """A new admin token, for whoever holds the database and its key; on demand in place of all others."""
-        others = self.admins() if revoke_others else []
+    def replace_admins(self) -> str:
+        """A new admin token, in place of all others."""
+        others = self.admins()
         _, text = self.issue("admin")
         for row in others:
             self.revoke(row.id)
