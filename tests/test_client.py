@@ -172,7 +172,7 @@ def test_errors_are_sentences(steady: Served) -> None:
     request = httpx.Request("GET", "https://me:secret@example.org/wrong/v1/trials")
     by_proxy = str(_problem(httpx.Response(404, request=request)))
     assert by_proxy.startswith("there is no foldaway server at https://example.org/wrong/v1/trials (404): check")
-    with Client(steady.url, "fa_nobody") as stranger, pytest.raises(ServerError, match="valid bearer token"):
+    with Client(steady.url, "fa_nobody") as stranger, pytest.raises(ServerError, match="the token is not valid"):
         stranger.status("asked")
     with Client(steady.url, steady.admin) as admin, pytest.raises(ServerError, match="no trial"):
         admin.status("unknown")
