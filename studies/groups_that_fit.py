@@ -76,7 +76,8 @@ def study(units: int, guess: float, keys: int, seed: int) -> Fit:
     """The same records, dealt into groups under many keys."""
     rng = np.random.default_rng([seed, units])
     rows, plan = records(rng, units), plan_of(round(units * guess))
-    whole, levels = [], []
+    whole: list[Any] = []
+    levels: list[Any] = []
     for _ in range(keys):
         trial = fa.Trial(plan, key=rng.bytes(16))
         trial.fold(rows)

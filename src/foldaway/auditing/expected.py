@@ -59,9 +59,9 @@ def _in_groups(plan: Plan, arms: list[float]) -> Iterator[str]:
         f"have it. How many they would be, by the share of units with the outcome: {sole}."
     )
     hiding = [(share, min(groups_that_hide(n, share) for n in arms)) for share in SHARES]
-    fewest, least = fewest_groups(plan), min(plan.arms.values())
+    fewest, smallest = fewest_groups(plan), min(plan.arms.values())
     fewer = [(share, groups) for share, groups in hiding if fewest <= groups < plan.groups]
-    units = [(share, units_for(groups, least, plan.privacy.smallest_cell)) for share, groups in fewer]
+    units = [(share, units_for(groups, smallest, plan.privacy.smallest_cell)) for share, groups in fewer]
     if told := [f"{number:,} at {100 * share:g} %" for share, number in units]:
         yield (
             f"To hide them, set `expected_units` to {', '.join(told)}. There are fewer groups then, and intervals are "

@@ -68,7 +68,7 @@ def against(control: str, held: Held) -> Held:
 
 def _empty(plan: Plan) -> Rich | Lean:
     levels = {column: first_levels(plan, column) for column in plan.segments}
-    segments = tuple(Segment(each, _cells(plan, column, len(each))) for column, each in levels.items())
+    segments = tuple(Segment[Grouped](each, _cells(plan, column, len(each))) for column, each in levels.items())
     arms = Arms.empty(plan) if plan.keeps == MOMENTS else None
     return replace(_cells(plan), segments=segments, arms=arms)
 
