@@ -421,7 +421,8 @@ def test_shares_are_in_per_cent_as_in_the_reports(browser: Browser, server: Serv
         )
         watched.require_quiet()
     read = in_percent(effects)
-    for ours, theirs in [*zip(read, told["effects"], strict=True), *zip(read.verdicts(), told["verdicts"], strict=True)]:
+    said = zip(read.verdicts(), told["verdicts"], strict=True)
+    for ours, theirs in [*zip(read, told["effects"], strict=True), *said]:
         for name in ("estimate", "control_level", "ci_upper", "anytime_ci_upper"):
             assert theirs[name] == pytest.approx(getattr(ours, name)), name
     for ours, theirs in zip(read.segments, told["segments"], strict=True):
