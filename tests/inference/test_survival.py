@@ -142,7 +142,7 @@ def test_a_trial_says_the_same_of_its_exits(at: tuple[float, ...]) -> None:
 @pytest.mark.parametrize(("at", "truth"), [((), "clustered_rmean"), ((90.0,), "clustered_beyond_90")])
 def test_errors_by_group_are_a_jackknife_over_kept_rows(at: tuple[float, ...], truth: str) -> None:
     outcome = fa.Survival("time", "status", until=104, bins=104, at=at)
-    plan = fa.Plan(name="rats", arm="rx", arms=ARMS, outcomes=[outcome], unit="litter", groups=16)
+    plan = fa.Plan(name="rats", arm="rx", arms=ARMS, outcomes=[outcome], unit="litter")
     rows = rats()
     sums = Sums.empty(SumsShape(2, 1, groups=16)).fold(
         rows["rx"].astype(int), [rows["time"]], rows["group"].astype(int)

@@ -101,10 +101,9 @@ def _error(plan: Plan, exits: Exited, squares: Exited | None) -> tuple[Floats, F
     spread = (groups - 1) / groups * ((without - without.mean(axis=-2, keepdims=True)) ** 2).sum(axis=-2)
     df = np.diagonal(over(1.0, group_doubt(exits.events.sum(axis=-1).T)))
     enough = (exits.every.sum(axis=-1) > 0).sum(axis=-1) >= LEAST_GROUPS
-    reach = [
-        critical(plan.confidence, f) if there and f >= 1 else math.nan for there, f in zip(enough, df, strict=True)
-    ]
-    return np.nan_to_num(over(np.sqrt(spread), survival)), np.array(reach)
+    known = zip(enough, df, strict=True)
+    ends = [critical(plan.confidence, f) if there and f >= 1 else math.nan for there, f in known]
+    return np.nan_to_num(over(np.sqrt(spread), survival)), np.array(ends)
 
 
 def _later(whole: Exited) -> Floats:
