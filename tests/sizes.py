@@ -13,7 +13,7 @@ def mostly_slow(cases: Iterable[Any], *quick: Any) -> list[Any]:
     return [case if case in quick else _slow(case) for case in cases]
 
 
-def trials(quick: int, most: int) -> pytest.MarkDecorator:
+def simulated(quick: int, most: int) -> pytest.MarkDecorator:
     """How many trials are simulated, an argument of the test: in every run, and in `make long` alone."""
     return pytest.mark.parametrize("trials", mostly_slow([quick, most], quick))
 

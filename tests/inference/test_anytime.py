@@ -25,7 +25,7 @@ from foldaway.inference.jackknife import Cells, cells_of, jackknife, mean
 from foldaway.inference.levels import Levels
 from foldaway.inference.welch import Spread, spread_of, welch
 from foldaway.tallies.sums import Sums, SumsShape
-from sizes import trials
+from sizes import simulated
 
 
 def reach_of(n: int, confidence: float = 0.95, tightest_at: int = 1000) -> float:
@@ -274,7 +274,7 @@ def test_unequal_arms_raise_few_false_alarms_where_the_plain_interval_raised_man
         assert np.all(enough[:, -1])  # it does come
 
 
-@trials(250, 1000)
+@simulated(250, 1000)
 def test_with_sixteen_groups_it_holds_through_t_and_not_without(trials: int) -> None:
     rng = np.random.default_rng(5)
     steps, G, each = 300, 16, 20.0

@@ -17,7 +17,7 @@ from foldaway.tallies import arms_of
 from fuzzing import fuzz
 from kept_rows import fitted
 from plans import replaced
-from sizes import trials
+from sizes import simulated
 from trials import crowded, folded, make_trial, trials
 
 
@@ -67,7 +67,7 @@ def test_a_large_level_costs_no_digits() -> None:
     assert far.difference == pytest.approx(near.difference, rel=1e-5)
 
 
-@trials(50, 150)
+@simulated(50, 150)
 def test_chance_is_what_randomisation_gives(trials: int) -> None:
     """Over many trials the difference varies as `chance` says: by records, and by units where these are randomised."""
     for units in (False, True):
@@ -154,7 +154,7 @@ def test_verdicts(difference: float, chance: float, verdict: str) -> None:
     assert by_record.verdict == {"uneven": "open", "small": "even"}.get(verdict, verdict)
 
 
-@trials(25, 100)
+@simulated(25, 100)
 def test_units_of_many_records_do_not_look_uneven(trials: int) -> None:
     """By record, every other of these trials would be called so; none may be where units cannot be told apart."""
     verdicts = [

@@ -10,7 +10,7 @@ from scipy import stats
 
 from foldaway.inference.claim import Claim
 from foldaway.inference.stepped import Stepped, stepped
-from sizes import trials
+from sizes import simulated
 
 COUNTS = np.arange(31.0)  # a bin for each whole number from 0
 FINE = np.geomspace(0.01, 100, 926)  # 1 %
@@ -143,7 +143,7 @@ def test_continuous_values_are_covered_and_not_by_width(coarse: bool) -> None:
     assert np.median(upper - lower) == pytest.approx(width, rel=0.1)
 
 
-@trials(80, 250)
+@simulated(80, 250)
 @pytest.mark.parametrize("p", [0.5, 0.95])
 def test_units_with_many_records(p: float, trials: int) -> None:
     rng = np.random.default_rng(11)

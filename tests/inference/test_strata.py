@@ -13,7 +13,7 @@ from statsmodels.stats.contingency_tables import StratifiedTable
 import foldaway as fa
 from foldaway.inference.loss import loss_of
 from foldaway.inference.strata import sample_ratio_of_strata
-from sizes import trials
+from sizes import simulated
 
 KEY = bytes(range(16))
 SHARES = {
@@ -193,7 +193,7 @@ def test_probabilities_of_two_strata_that_were_swapped_are_found(more: dict[str,
             assert folded({**SETTINGS, "strata": strata, **more}, data).effects().sample_ratio.state == state
 
 
-@trials(500, 2000)
+@simulated(500, 2000)
 def test_sound_strata_seldom_raise_an_alarm(trials: int) -> None:
     """Many strata, some of them tiny: p-values are no smaller than by chance."""
     chance = np.random.default_rng(3)
