@@ -103,7 +103,7 @@ def _drawn(rng: random.Random) -> Settings:
         if sometimes(probability) and (setting != "received" or {"unit", "cluster"} & settings.keys()):
             settings[setting] = column
     if sometimes(0.25):
-        settings["groups"] = rng.choice((8, 32, 512))
+        settings["expected_units"] = rng.choice((100, 1_000, 20_000))
     if sometimes(0.25):
         settings["strata"] = {
             "column": "s",

@@ -11,6 +11,7 @@ import statsmodels.api as sm
 from scipy import stats
 
 import foldaway as fa
+from foldaway.effects import Effect
 from foldaway.effects.numbers import relative_interval_text
 from foldaway.inference.jackknife import Cells, jackknife
 from foldaway.inference.levels import difference_of
@@ -23,7 +24,7 @@ GROUPS = 32
 
 
 def plan_of(*outcomes: Any, **settings: Any) -> fa.Plan:
-    base: dict[str, Any] = {"name": "ratio", "arm": "g", "arms": {"a": 0.5, "b": 0.5}, "groups": GROUPS}
+    base: dict[str, Any] = {"name": "ratio", "arm": "g", "arms": {"a": 0.5, "b": 0.5}, "expected_units": 20 * GROUPS}
     return fa.Plan(**{**base, "outcomes": list(outcomes), **settings})
 
 
@@ -53,7 +54,7 @@ def ways(plan: fa.Plan, rows: pd.DataFrame) -> list[fa.Trial]:
     return [folded(plan, rows), folded(plan, rows, 23), folded(plan, rows[:300]) + folded(plan, rows[300:]), saved]
 
 
-def the_row(trial: fa.Trial, estimator: str, kind: str) -> fa.Effect:
+def the_row(trial: fa.Trial, estimator: str, kind: str) -> Effect:
     [row] = trial.effects().filter(estimator=estimator, se_kind=kind)
     return row
 
@@ -236,7 +237,7 @@ def test_shares_read_from_moments_have_the_ratios_of_sums() -> None:
 
 
 def test_a_ratio_of_devices_sums_and_of_a_release_is_read_by_groups() -> None:
-    plan = plan_of(fa.Ratio("clicks", "views"), federated="sums", groups=8)
+    plan = plan_of(fa.Ratio("clicks", "views"), federated="sums", expected_units=320)
     assert plan.pairs == ()
     bounds = {"clicks": [0, 40], "views": [0, 60]}
     released = plan_of(fa.Ratio("clicks", "views"), unit="u", bounds=bounds, release=1.0, records_per_unit="one")

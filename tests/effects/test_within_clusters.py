@@ -11,10 +11,11 @@ import pytest
 import statsmodels.api as sm
 
 import foldaway as fa
+from foldaway.effects import Effect
 from trials import folded, known
 
 PLAN = fa.Plan(
-    name="villages", arm="arm", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], cluster="village", groups=4096
+    name="villages", arm="arm", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], cluster="village", expected_units=81_920
 )  # fmt: skip
 
 
@@ -37,11 +38,11 @@ def kept(rows: pd.DataFrame) -> tuple[float, float]:
     return float(fit.params[1]), float(fit.bse[1])
 
 
-def jackknife_of(plan: fa.Plan, *batches: pd.DataFrame) -> fa.Effect:
+def jackknife_of(plan: fa.Plan, *batches: pd.DataFrame) -> Effect:
     trial = fa.Trial(plan, key=bytes(16))
     for batch in batches:
         trial.fold(batch)
-    row: fa.Effect = trial.effects().filter(estimator="difference", se_kind="jackknife")[0]
+    row: Effect = trial.effects().filter(estimator="difference", se_kind="jackknife")[0]
     return row
 
 
@@ -90,6 +91,6 @@ def test_clusters_change_nobodys_arm() -> None:
 
 def test_the_bootstrap_is_by_cluster() -> None:
     rows = villages()
-    settings: dict[str, Any] = {"moments": {"estimators": ["difference"], "bootstrap": 400}, "groups": 128}
+    settings: dict[str, Any] = {"moments": {"estimators": ["difference"], "bootstrap": 400}}
     row = folded(msgspec.structs.replace(PLAN, **settings), rows).effects().filter(se_kind="bootstrap")[0]
     assert row.std_error == pytest.approx(kept(rows)[1], rel=0.12)

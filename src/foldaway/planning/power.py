@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TypeAlias, TypeVar, get_args
+from typing import TypeAlias, TypeVar, cast, get_args
 
 from foldaway.effects.findings import Findings
 from foldaway.effects.looks import design_of, outcome_of
@@ -12,8 +12,9 @@ from foldaway.effects.scorecard import CORRECTION_NAMES
 from foldaway.errors import EstimateError, joined
 from foldaway.inference.looks.planned import LookDesign, mean_share
 from foldaway.plan import Outcome, Plan
+from foldaway.plan.analysis import TIGHTEST_AT
 from foldaway.planning.answer import Power
-from foldaway.planning.baseline import Baseline, baselines_of
+from foldaway.planning.baseline import Baseline, Known, baseline_of, baselines_of
 from foldaway.planning.comparing import GUARDING, Alternative, Asked, CommonDesign, Comparing, Goal, Planned, Wanted
 
 T = TypeVar("T")
@@ -27,7 +28,7 @@ _GROUPS = 128
 
 
 def power(
-    baseline: Baseline | Mapping[str, Baseline] | Findings,
+    baseline: Known | Mapping[str, Known] | Findings,
     *,
     plan: Plan | None = None,
     arms: Mapping[str, float] | None = None,
@@ -55,10 +56,10 @@ def power(
     ("not worse", "alike"), a size alone gives the smallest margin.
 
     Args:
-        baseline: What is known of the outcome, or of each by name; or the effects of an earlier trial, of which
-            `baselines_of` reads it.
+        baseline: What is known of the outcome, as a `Baseline` or a mapping with its settings; or one of these for
+            each outcome by name; or the effects of an earlier trial, from which the baselines are read.
         plan: The plan, for its arms, outcomes with `better`, `margin` and `question`, confidence, `alternative`,
-            `correction`, groups, `anytime_n` and `looks`.
+            `correction`, `expected_units` and `looks`.
         arms: The arms with their shares, without a plan; two equal ones if left out. The first is the control.
         effect: The effect to be found, in the outcome's own units; one for all, or one for each by name.
         relative: The same as a share of the control's level: 0.05 is 5 %.
@@ -84,7 +85,7 @@ def power(
         EstimateError: The question is not complete, or contradicts itself.
 
     Example:
-        >>> print(power(Baseline(level=0.1), relative=0.05, records_per_day=10_000))
+        >>> print(power({"level": 0.1}, relative=0.05, records_per_day=10_000))
         The trial needs 115,524 records, about 12 days (control 50 %, treatment 50 %).
         With a chance of 80 % it then finds the effect at 95 % confidence, in a single
         look at the end.
@@ -92,7 +93,7 @@ def power(
         outcome  arm        control    effect  relative  records  days
         ───────  ─────────  ───────  ────────  ────────  ───────  ────
         outcome  treatment   0.1000  +0.00500   +5.00 %  115,524    12
-        >>> power(Baseline(level=12.0, sd=30.0), records=50_000)[0].effect.__round__(3)
+        >>> power({"level": 12.0, "sd": 30.0}, records=50_000)[0].effect.__round__(3)
         0.752
     """
     baselines = _baselines(baseline, plan)
@@ -141,7 +142,7 @@ def power(
     if len(wanted - {"power"}) > 1 or {"size", "power"} <= wanted:
         raise EstimateError("ask one thing at a time: give the same of effect, margin and size for every outcome.")
     left_out = [f"Left out, since no effect is given: {', '.join(silent)}."] if silent else []
-    notes = (*left_out, *_notes(design, baselines.values(), correction, family, rows))
+    notes = (*left_out, *_notes(design, baselines.values(), correction, family, rows), *_suggested(plan, design, rows))
     if looks is not None and plan is not None:
         notes = (*notes, *_look_notes(plan, rows, comparisons))
     what: Wanted = next(iter(wanted - {"power"}), "power")
@@ -271,13 +272,16 @@ def _up(value: float) -> int:
     return math.ceil(value * (1 - 1e-11))
 
 
-def _baselines(baseline: Baseline | Mapping[str, Baseline] | Findings, plan: Plan | None) -> dict[str, Baseline]:
-    if isinstance(baseline, Baseline):
+def _baselines(baseline: Known | Mapping[str, Known] | Findings, plan: Plan | None) -> dict[str, Baseline]:
+    if isinstance(baseline, Findings):
+        known = baselines_of(baseline)
+    elif isinstance(baseline, Baseline) or not any(isinstance(each, Baseline | Mapping) for each in baseline.values()):
         outcomes = ["outcome"] if plan is None else [outcome.name for outcome in plan.outcomes]
         if len(outcomes) > 1:
             raise EstimateError(f"the plan has {len(outcomes)} outcomes: give a baseline for each, by name.")
-        return {outcomes[0]: baseline}
-    known = baselines_of(baseline) if isinstance(baseline, Findings) else dict(baseline)
+        return {outcomes[0]: baseline_of(cast("Known", baseline))}
+    else:
+        known = {name: baseline_of(each) for name, each in cast("Mapping[str, Known]", baseline).items()}
     if not known:
         raise EstimateError("there is no baseline.")
     names = list(known) if plan is None else [outcome.name for outcome in plan.outcomes]
@@ -306,7 +310,7 @@ def _design(
         records_per_unit=per_unit if per_unit is not None else None if clustered else 1.0,
         size_cv=size_cv,
         sequential=sequential,
-        anytime_n=10_000 if plan is None else plan.anytime_n,
+        tightest_at=TIGHTEST_AT if plan is None else plan.tightest_at,
         drawn=True,
     )
 
@@ -427,12 +431,6 @@ def _notes(
     untouched = dict.fromkeys(row.outcome for row in rows if row.goal in GUARDING and row.effect == 0)
     if untouched and len(untouched) < len({row.outcome for row in rows}):
         yield f"The effect is not assumed for guarded outcomes: {joined(list(untouched))} is taken to stay as it is."
-    largest = max((row.records or 0 for row in rows), default=0)
-    if design.sequential and not 0.5 < largest / design.anytime_n < 2:
-        yield (
-            f"The any-time interval is tightest at {design.anytime_n:,} records. Set `anytime_n` in the plan to about "
-            f"{largest:,}, and it takes fewer."
-        )
     groups = design.groups
     if groups is not None and any(each.design_effect is not None for each in known):
         yield (
@@ -444,3 +442,19 @@ def _notes(
             "The plan allows for several records of a unit, and these are taken to be independent here. If they are "
             "alike, give `correlation` and `records_per_unit`, or take both from an earlier trial."
         )
+
+
+def _suggested(plan: Plan | None, design: CommonDesign, rows: Sequence[Planned]) -> Iterator[str]:
+    """The number of units to write into the plan, if it is far from what the plan says."""
+    sizes = [row.units or row.records for row in rows]
+    largest = max((each for each in sizes if each is not None), default=0)
+    said = plan is None or plan.expected_units is not None
+    if not largest or (said and 0.5 < largest / design.tightest_at < 2):
+        return
+    if design.sequential:
+        yield (
+            f"The any-time interval is tightest at {design.tightest_at:,}. Set `expected_units` in the plan to about "
+            f"{largest:,}, and it takes fewer."
+        )
+    elif plan is not None and plan.grouped:
+        yield f"Set `expected_units` in the plan to about {largest:,}: as many groups as leave nobody alone follow."
