@@ -57,8 +57,8 @@ def _part(rng: np.random.Generator, name: str, n: int) -> pd.DataFrame:
     if name == "faulty":
         for column, value in (('it\'s "g"', "A "), ("who", None), ("o", None), ("s", "south "), ("c", "")):
             rows.loc[rng.random(n) < 0.01, column] = value
-        for column, value in (("y", -2e40), ("far", np.nan), ("w", 0.0), ("w", -1.0), ("x", np.nan)):
-            rows.loc[rng.random(n) < 0.01, column] = value
+        for column, number in (("y", -2e40), ("far", np.nan), ("w", 0.0), ("w", -1.0), ("x", np.nan)):
+            rows.loc[rng.random(n) < 0.01, column] = number
     return rows
 
 
@@ -162,7 +162,7 @@ def _outcomes(rng: random.Random) -> Iterator[Any]:
     yield {"kind": "quantile", "column": "m", "quantiles": [0.5], "bounds": [1.0, 99.0], "missing": "allowed"}
 
 
-def smallest(settings: Settings, fails: Callable[[Settings], bool]) -> Settings:
+def smallest(settings: Settings, fails: Callable[[Settings], Any]) -> Settings:
     """The settings without all that can be taken away while a plan still fails."""
     for fewer in map(fitted, _fewer(settings)):
         if plan_of(fewer) is not None and fails(fewer):
