@@ -79,7 +79,9 @@ def check(
 
     the_plan = fa.Plan.load(plan)
     if dossier is not None:
-        _write_dossier(the_plan, dossier, expect or _EXPECTED, controller, purpose, recipient or [])
+        _write_dossier(
+            the_plan, dossier, expect or the_plan.expected_units or _EXPECTED, controller, purpose, recipient or []
+        )
     head = None if register is None else _register(plan, the_plan, register, key)
     if json:
         registered = {} if head is None else {"ledger_head": head}
