@@ -9,17 +9,16 @@ from typing import Annotated, Any
 import msgspec
 from litestar import delete, get, post
 from litestar.connection import ASGIConnection
-from litestar.exceptions import NotAuthorizedException, NotFoundException, PermissionDeniedException
 from litestar.handlers import BaseRouteHandler
 from litestar.params import PathParameter
 from litestar.types import Guard
 
 from foldaway.errors import IngestError
 from foldaway.plan import Plan
-from foldaway.service.http.bodies import Asked, read_text
+from foldaway.service.http.bodies import Asked, field, read_text
 from foldaway.service.http.documents import TokenOperation, about
 from foldaway.service.http.folding_thread import FoldingThread
-from foldaway.service.http.problems import NEEDED
+from foldaway.service.http.problems import NOWHERE
 from foldaway.service.http.turns import WHOSE
 from foldaway.service.keys.tokens import FOR_ALL, Scope, TokenRow, allows, id_of, verify
 
@@ -49,48 +48,43 @@ class Access:
         """A guard that refuses a token which is none of these, for the trial in the address; admin may do all."""
 
         async def guard(connection: Connection, _: BaseRouteHandler) -> None:
-            name = connection.path_params.get("name")
-            row = await self._holder(connection, scopes)
-            if not any(allows(row, scope, name) for scope in scopes):
-                elsewhere = row.scope in scopes and row.trial not in (None, name)
-                misspelt = ". This token is for another trial, or the trial's name is misspelt" if elsewhere else ""
-                raise PermissionDeniedException(extra={NEEDED: kinds(scopes) + misspelt})
-            state = connection.scope["state"]
-            state["token"] = row
-            WHOSE.set((name or "", row.id))
-            if name is not None:
-                state["fingerprint"], state["federated"] = await self._trial(name)
+            await self.admit(connection.scope, scopes)
 
         return guard
 
+    async def admit(self, scope: Any, scopes: tuple[Scope, ...]) -> None:
+        """Let a request in, and note in its state who sends it, and what its trial is.
+
+        Raises:
+            IngestError: 401 or 403, and which tokens there are for this.
+        """
+        name: str | None = scope["path_params"].get("name")
+        row = await self._holder(scope, scopes)
+        if not any(allows(row, one, name) for one in scopes):
+            elsewhere = row.scope in scopes and row.trial not in (None, name)
+            misspelt = ". This token is for another trial, or the trial's name is misspelt" if elsewhere else ""
+            raise _forbidden(scopes, misspelt)
+        state = scope["state"]
+        state["token"] = row
+        WHOSE.set((name or "", row.id))
+        if name is not None:
+            state["fingerprint"], state["federated"] = await self._trial(name)
+
     async def listed(self, connection: Connection, _: BaseRouteHandler) -> None:
         """A guard for the list of trials: a token to read one lists that one, admin lists all."""
-        row = await self._holder(connection, ("read",))
+        row = await self._holder(connection.scope, ("read",))
         if row.scope not in ("read", "admin"):
-            raise PermissionDeniedException(extra={NEEDED: kinds(("read",))})
+            raise _forbidden(("read",))
         connection.scope["state"]["token"] = row
 
-    async def _holder(self, connection: Connection, scopes: tuple[Scope, ...]) -> TokenRow:
+    async def _holder(self, scope: Any, scopes: tuple[Scope, ...]) -> TokenRow:
         """The token that a request comes with, if it is one."""
-        token = _bearer(connection.headers.get("Authorization", ""))
+        token = _bearer(field(scope, b"authorization") or "")
         id = id_of(token)
         row = None if id is None else await self._token(id)
         if not verify(token, row) or row is None:
-            raise NotAuthorizedException(extra={NEEDED: kinds(scopes)})
+            raise IngestError(401, f"A valid bearer token is needed: this takes {kinds(scopes)}.")
         return row
-
-    def known_token(self, authorization: str, scope: Scope, trial: str) -> str | None:
-        """The id of the token that a request comes with, if it was looked at just now and may do this."""
-        token = _bearer(authorization)
-        until, row = self._tokens.get(id_of(token) or "", (0.0, None))
-        if row is None or time.monotonic() >= until or not verify(token, row) or not allows(row, scope, trial):
-            return None
-        return row.id
-
-    def known_trial(self, name: str) -> str | None:
-        """The fingerprint of a trial that takes records, if somebody has asked for it before."""
-        fingerprint, federated = self._trials.get(name, (None, False))
-        return None if federated else fingerprint
 
     async def _token(self, id: str) -> TokenRow | None:
         """A token's row, as it was a second ago at most: a look at the database waits for what is being folded."""
@@ -110,11 +104,15 @@ class Access:
 
     async def _trial(self, name: str) -> tuple[str, bool]:
         if not re.fullmatch(NAME, name):
-            raise NotFoundException
+            raise IngestError(404, NOWHERE)
         if name not in self._trials:
             row = await self.thread.run(self.thread.service.store.trial, name)
             self._trials[name] = row.fingerprint, Plan.loads(row.plan).federated is not None
         return self._trials[name]
+
+
+def _forbidden(scopes: tuple[Scope, ...], more: str = "") -> IngestError:
+    return IngestError(403, f"This token does not allow that: this takes {kinds(scopes)}{more}.")
 
 
 def _bearer(authorization: str) -> str:
@@ -122,13 +120,13 @@ def _bearer(authorization: str) -> str:
     return text.strip() if scheme.lower() == "bearer" else ""
 
 
-def sender(request: Asked, *, federated: bool) -> str:
+def sender(scope: Any, *, federated: bool) -> str:
     """The id of the token that a body comes with, if the trial is of the kind that takes it.
 
     Raises:
         IngestError: 409, before any of the body is read: its records stay on devices, or do not.
     """
-    state = request.scope["state"]
+    state = scope["state"]
     if state["federated"] != federated:
         raise IngestError(409, _OF_ANOTHER_KIND[state["federated"]])
     return str(state["token"].id)
