@@ -1,9 +1,9 @@
 """One record per request: the collecting service beside a bare Litestar handler that reads the body and answers 200.
 
-All run under uvicorn with the same loop, in a process of their own, and are asked by the same client over the same number
-of connections, in turns. The bare handler runs with either parser: h11, which uvicorn has by itself, and httptools, which
-the service has. The service's process overwrites what it frees, the bare handler's does not. The records have no number,
-so each is answered once it is folded.
+All run under uvicorn with the same loop, in a process of their own, and are asked by the same client over the same
+number of connections, in turns. The bare handler runs with either parser: h11, which uvicorn has by itself, and
+httptools, which the service has. The service's process overwrites what it frees, the bare handler's does not. The
+records have no number, so each is answered once it is folded.
 """
 
 from __future__ import annotations
