@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(VENV)/.run-stamp
 DEV := $(VENV)/.dev-stamp
-CODE := $(strip src tests $(foreach d,benchmarks studies examples tools,$(if $(wildcard $(d)/*.py),$(d))))
+CODE := $(strip src clients/python/src tests $(foreach d,benchmarks studies examples tools,$(if $(wildcard $(d)/*.py),$(d))))
 
 # The first Python that is new enough; `make PYTHON=/path/to/python …` chooses another.
 PYTHON ?= $(shell for p in python3.11 python3; do \
@@ -34,6 +34,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # a newer version that has no hash, and stop.
 INSTALL_PINS := $(PIP) install --quiet --no-deps --require-hashes -r
 INSTALL_PACKAGE := $(PIP) install --quiet --no-deps --no-build-isolation --editable .
+INSTALL_CLIENT := $(INSTALL_PACKAGE)/clients/python
 
 # Pins come from the public index alone, whatever else this machine's pip is told to look at.
 PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make pins" PIP_CONFIG_FILE=/dev/null PIP_EXTRA_INDEX_URL= PIP_FIND_LINKS= \
@@ -115,8 +116,9 @@ $(RUN): requirements/run.txt pyproject.toml | $(BIN)/python
 	@touch $@
 
 # The development pins contain the others, at the same versions.
-$(DEV): requirements/dev.txt requirements/run.txt pyproject.toml | $(BIN)/python
+$(DEV): requirements/dev.txt requirements/run.txt pyproject.toml clients/python/pyproject.toml | $(BIN)/python
 	$(INSTALL_PINS) requirements/dev.txt
 	$(PIP) check --quiet
 	$(INSTALL_PACKAGE)
+	$(INSTALL_CLIENT)
 	@touch $@ $(RUN)

@@ -1,7 +1,7 @@
 """Writes the tables of docs/reference/plan.md: every setting of a plan as it is declared. Run by `make goldens`.
 
-The page is text, so that it can be read without a built site. Between `<!-- settings of Mean -->` and `<!-- end -->` stand
-the settings of that class; the rest is written by hand. A test asks whether the page is what the code declares.
+The page is text, so that it can be read without a built site. Between `<!-- settings of Mean -->` and `<!-- end -->`
+stand the settings of that class; the rest is written by hand. A test asks whether the page is what the code declares.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import griffe
 import msgspec
 import tomli_w
 
-from foldaway import Bootstrap, Coefficients, Federated, Information, Looks, Moments, Privacy, Release, Strata
+import foldaway as fa
+from foldaway.plan import Bootstrap, Coefficients, Federated, Information, Looks, Moments, Privacy, Release, Strata
 from foldaway.plan.analysis import Written
 from foldaway.plan.outcomes import KINDS, Outcome
 from foldaway.plan.part import Part, Setting, settings_of
@@ -96,7 +97,9 @@ def in_toml(part: type[Part]) -> str:
 
 def in_python(part: type[Part]) -> str:
     """The part with every setting, as an expression."""
-    return f"fa.{part.__name__}({', '.join(f'{name}={value!r}' for name, value in _values(part))})".replace("'", '"')
+    settings = f"({', '.join(f'{name}={value!r}' for name, value in _values(part))})".replace("'", '"')
+    name = part.__name__
+    return f"fa.{name}{settings}" if name in fa.__all__ else f"from foldaway.plan import {name}\n\n{name}{settings}"
 
 
 def _values(part: type[Part]) -> Iterator[tuple[str, Any]]:

@@ -25,7 +25,7 @@ plan = fa.Plan(
     arms={"control": 0.5, "treatment": 0.5},
     outcomes=["minutes"],
     unit="user_id",
-    moments=fa.Moments(bootstrap=fa.Bootstrap(replicates=1_000, weights="double-or-nothing")),
+    moments=fa.Moments(bootstrap={"replicates": 1_000, "weights": "double-or-nothing"}),
 )
 
 trial = fa.Trial(plan)

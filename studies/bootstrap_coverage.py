@@ -16,6 +16,7 @@ import pandas as pd
 
 import foldaway as fa
 from foldaway.numerics.kernels.weights import Kind
+from foldaway.plan import Bootstrap
 from studies.findings import Findings, counted, options_of, publish
 
 NAME = "bootstrap_coverage"
@@ -71,7 +72,7 @@ def plan_of(by: str, kind: Kind, replicates: int) -> fa.Plan:
         outcomes=["y"],
         covariates=["x"],
         unit=by,
-        moments=fa.Moments(estimators=ESTIMATORS, bootstrap=fa.Bootstrap(replicates, kind)),
+        moments=fa.Moments(estimators=ESTIMATORS, bootstrap=Bootstrap(replicates, kind)),
         records_per_unit="together" if by == BY_UNIT else "many",
     )
 

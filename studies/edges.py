@@ -21,10 +21,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import foldaway as fa
+from foldaway.effects import Effect
 from foldaway.effects.from_sums import SumsRead
 from foldaway.inference.levels import difference_of
 from foldaway.keeping.secret import Secret
 from foldaway.numerics.block import Floats
+from foldaway.plan import Bootstrap
 from foldaway.tallies import grouped_of
 from studies.findings import Findings, counted, options_of, publish
 
@@ -164,7 +166,7 @@ def draw(seed: int, most: int = 400) -> Case:
         data["unit"], settings["unit"] = np.char.add("u", unit.astype(str)), "unit"
         settings |= {"records_per_unit": "together"} if keep == "moments" else {"groups": GROUPS}
         if keep == "moments" and rng.random() < 0.05:
-            settings["moments"] = fa.Moments(bootstrap=fa.Bootstrap(replicates=20))
+            settings["moments"] = fa.Moments(bootstrap=Bootstrap(replicates=20))
     names = [name for name in data if name.startswith("x")]
     outcomes = [name for name in data if name.startswith("y")]
     if names and keep == "sums" and rng.random() < 0.3:
@@ -407,7 +409,7 @@ _NUMBERS = ("estimate", "std_error", "statistic", "p_value", "ci_lower", "ci_upp
 _RELATIVE = ("relative", "relative_std_error", "relative_ci_lower", "relative_ci_upper")
 
 
-def faults_of(row: fa.Effect) -> Iterator[str]:
+def faults_of(row: Effect) -> Iterator[str]:
     """Numbers that are none, and numbers missing without a reason."""
     for name in row.__struct_fields__:
         value = getattr(row, name)
@@ -424,7 +426,7 @@ def faults_of(row: fa.Effect) -> Iterator[str]:
         yield "no anytime interval and no reason"
 
 
-def apart(one: fa.Effect, other: fa.Effect) -> float:
+def apart(one: Effect, other: Effect) -> float:
     """How far two rows are apart, in standard errors; infinite if one of them is withheld."""
     if (one.why, one.relative_why) != (other.why, other.relative_why):
         return math.inf
@@ -455,7 +457,7 @@ class Tally:
             self.faults.append(f"seed {case.seed}, {sort}: {what}: {difference:.1e} standard errors")
 
 
-Rows = Mapping[tuple[str, str, str, str], fa.Effect]
+Rows = Mapping[tuple[str, str, str, str], Effect]
 
 
 def rows_of(case: Case, trial: Callable[[], fa.Trial]) -> Rows:
@@ -497,7 +499,7 @@ def check(case: Case, tally: Tally) -> None:
         tally.faults.append(f"seed {case.seed}: {type(error).__name__}: {error}")
 
 
-def _shown_error(trial: fa.Trial, row: fa.Effect) -> float:
+def _shown_error(trial: fa.Trial, row: Effect) -> float:
     """The error that the arms have shown, which the one-look rules for few carriers and small arms make larger."""
     if row.se_kind not in ("welch", "jackknife"):
         return row.std_error or 0.0

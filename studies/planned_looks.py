@@ -21,6 +21,7 @@ from foldaway.inference.jackknife import jackknife, mean
 from foldaway.inference.levels import Levels, difference_of
 from foldaway.inference.looks.planned import bounds_at
 from foldaway.numerics.block import Floats
+from foldaway.planning import Baseline
 from studies.findings import Findings, counted, options_of, publish
 from studies.groups_coverage import Units, by_group
 
@@ -162,7 +163,7 @@ def effect_of(cell: Cell) -> float:
     """The effect that the trial is planned to find with a chance of 80 %."""
     share, clustered = cell.outcome == OUTCOMES[2], cell.groups is not None
     level, sd = (0.2, None) if share else (0.0, 1.0)
-    baseline = fa.Baseline(level=level, sd=sd, correlation=ALIKE if clustered else 0.0)
+    baseline = Baseline(level=level, sd=sd, correlation=ALIKE if clustered else 0.0)
     per_unit = PER_CLUSTER if clustered else None
     rows = fa.power(baseline, plan=plan_of(cell), records=cell.units, power=POWER, records_per_unit=per_unit)
     found = rows[0].effect

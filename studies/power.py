@@ -23,6 +23,7 @@ from foldaway.inference.power import Aim
 from foldaway.inference.welch import Spread, welch
 from foldaway.keeping.cohort import GROWTH
 from foldaway.numerics.block import Floats
+from foldaway.planning import Baseline, Power
 from studies.findings import Findings, counted, options_of, publish
 
 NAME = "power"
@@ -75,7 +76,7 @@ class Case:
     """
 
     what: str
-    baseline: fa.Baseline
+    baseline: Baseline
     effect: float
     draw: Draw | None = None
     asked: dict[str, Any] = field(default_factory=dict)
@@ -88,23 +89,23 @@ class Case:
         return bool(self.asked.get("sequential"))
 
 
-MEAN = fa.Baseline(level=10.0, sd=3.0)
-SKEWED = fa.Baseline(level=math.exp(0.18), sd=math.sqrt(math.exp(0.72) - math.exp(0.36)))
-HALF = fa.Baseline(level=10.0, sd=3.0, explained=0.5)
-TENTH, FIFTH = fa.Baseline(level=0.1), fa.Baseline(level=0.2)
-ALIKE = fa.Baseline(level=10.0, sd=3.0, correlation=0.2)
-ALIKE_SHARE = fa.Baseline(level=0.2, correlation=0.1)
+MEAN = Baseline(level=10.0, sd=3.0)
+SKEWED = Baseline(level=math.exp(0.18), sd=math.sqrt(math.exp(0.72) - math.exp(0.36)))
+HALF = Baseline(level=10.0, sd=3.0, explained=0.5)
+TENTH, FIFTH = Baseline(level=0.1), Baseline(level=0.2)
+ALIKE = Baseline(level=10.0, sd=3.0, correlation=0.2)
+ALIKE_SHARE = Baseline(level=0.2, correlation=0.1)
 UNITS, EVEN, ALONE = (0.2, 8.0, 0.9), (0.2, 8.0, 0.0), (0.0, 1.0, 0.0)
 UNEQUAL: dict[str, Any] = {"arms": {"control": 0.8, "treatment": 0.2}}
 
 
-def ratio_baseline() -> fa.Baseline:
+def ratio_baseline() -> Baseline:
     """Of `clicks`: views are 1 + Poisson(4 g), clicks binomial of these with a unit's own probability."""
     rng = np.random.default_rng(1)
     clicks, views = clicked(rng, np.zeros((1, 1_000_000), dtype=bool), 0.0)
     above, below = clicks[0], views[0]
     correlation = float(np.corrcoef(above, below)[0, 1])
-    return fa.Baseline.ratio((above.mean(), above.std()), (below.mean(), below.std()), correlation)
+    return Baseline.ratio((above.mean(), above.std()), (below.mean(), below.std()), correlation)
 
 
 def clicked(rng: np.random.Generator, treated: Any, effect: float) -> tuple[Any, Any]:
@@ -246,7 +247,7 @@ def shown(case: Case, aim: Aim, levels: Levels, enough: Any) -> Any:
     return np.logical_and.reduce(sides) if aim.both else np.logical_or.reduce(sides)
 
 
-def study(case: Case, trials: int, seed: int) -> tuple[fa.Power, float, float]:
+def study(case: Case, trials: int, seed: int) -> tuple[Power, float, float]:
     """The size, the chance at that size, and how often it was shown."""
     asked = {**case.asked, "effect": case.effect or None}
     shares = case.asked.get("arms", {"control": 0.5, "treatment": 0.5})
@@ -272,7 +273,7 @@ def study(case: Case, trials: int, seed: int) -> tuple[fa.Power, float, float]:
 
 
 def findings(
-    results: Sequence[tuple[Case, fa.Power, float, float]], beyond: tuple[fa.Power, float, float], trials: int
+    results: Sequence[tuple[Case, Power, float, float]], beyond: tuple[Power, float, float], trials: int
 ) -> Findings:
     """The table and what it says."""
     rows = [

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import foldaway as fa
+from foldaway.effects import Effect
 from foldaway.numerics.threads import cores
 from studies.findings import Findings, counted, options_of, publish
 
@@ -128,7 +129,7 @@ def folded(plan: fa.Plan, data: dict[str, Any]) -> fa.Effects:
     return trial.effects()
 
 
-def asked(effects: fa.Effects) -> Iterator[tuple[str, fa.Effect]]:
+def asked(effects: fa.Effects) -> Iterator[tuple[str, Effect]]:
     """What was asked, and its row: the best of each outcome, the compliers of y, y by platform."""
     for row in effects:
         if row.estimator == "compliers":
@@ -141,7 +142,7 @@ def asked(effects: fa.Effects) -> Iterator[tuple[str, fa.Effect]]:
             yield from ((f"platform {row.segment}", row) for row in by.effects)
 
 
-def cover(row: fa.Effect, truth: float) -> bool | None:
+def cover(row: Effect, truth: float) -> bool | None:
     """Whether the interval covers; None if it is withheld."""
     if row.ci_lower is None or row.ci_upper is None:
         return None

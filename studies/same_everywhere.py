@@ -30,6 +30,7 @@ import pyarrow.compute as pc  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 
 import foldaway as fa  # noqa: E402
+from foldaway.plan import Bootstrap  # noqa: E402
 from foldaway.simulation.datasets import checkout  # noqa: E402
 from foldaway.tallies import Lean  # noqa: E402
 from studies import findings  # noqa: E402
@@ -183,7 +184,7 @@ SUMS = fa.Plan(
 
 def moments_plan(replicates: int) -> fa.Plan:
     """The same question of a trial that keeps moments and a bootstrap by unit."""
-    changes = {"moments": {"bootstrap": fa.Bootstrap(replicates)}, "coefficients": None}
+    changes = {"moments": {"bootstrap": Bootstrap(replicates)}, "coefficients": None}
     return msgspec.structs.replace(SUMS, **changes)
 
 

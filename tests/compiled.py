@@ -8,6 +8,7 @@ import sys
 import msgspec
 
 import foldaway as fa
+from foldaway.plan import Bootstrap
 from foldaway.simulation.datasets import checkout
 from foldaway.simulation.demo import PLAN
 
@@ -27,4 +28,4 @@ def _fold(plan: fa.Plan) -> None:
 if __name__ == "__main__":
     _fold(PLAN)
     for kind in ("poisson", "double-or-nothing"):
-        _fold(msgspec.structs.replace(PLAN, moments={"bootstrap": fa.Bootstrap(50, kind)}))
+        _fold(msgspec.structs.replace(PLAN, moments={"bootstrap": Bootstrap(50, kind)}))

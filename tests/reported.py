@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 import foldaway as fa
+from foldaway.plan import Bootstrap
 from foldaway.simulation.datasets import checkout
 from foldaway.simulation.demo import PLAN
 from trials import folded, make_trial
@@ -64,7 +65,7 @@ def faulty() -> fa.Trial:
 
 def resampled() -> fa.Trial:
     plan = msgspec.structs.replace(
-        PLAN, moments={"bootstrap": fa.Bootstrap(250, "double-or-nothing")}, outcomes=["revenue"]
+        PLAN, moments={"bootstrap": Bootstrap(250, "double-or-nothing")}, outcomes=["revenue"]
     )
     trial = fa.Trial(plan, key=KEY)
     for batch in checkout(2_000):

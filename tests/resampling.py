@@ -18,6 +18,7 @@ from foldaway.keeping.secret import Secret
 from foldaway.numerics.block import Floats
 from foldaway.numerics.kernels.siphash import hash_identifiers
 from foldaway.numerics.kernels.weights import Kind
+from foldaway.plan import Bootstrap
 from foldaway.tallies import arms_of
 from foldaway.tallies.moments.kinds import REPLICATES
 from foldaway.tallies.moments.replicates import Replicates
@@ -36,7 +37,7 @@ Weights = NDArray[np.uint8]
 
 def with_bootstrap(plan: fa.Plan, replicates: int, kind: Kind = "poisson", **changes: Any) -> fa.Plan:
     """The plan with a bootstrap."""
-    return replaced(plan, bootstrap=fa.Bootstrap(replicates, kind), **changes)
+    return replaced(plan, bootstrap=Bootstrap(replicates, kind), **changes)
 
 
 def unit_weights(plan: fa.Plan, units: Iterable[Any], key: bytes = KEY) -> Weights:

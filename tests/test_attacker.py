@@ -22,6 +22,7 @@ from foldaway.keeping.secret import Secret
 from foldaway.numerics.block import Floats
 from foldaway.numerics.kernels.siphash import hash_identifiers
 from foldaway.numerics.kernels.weights import Kind
+from foldaway.plan import Bootstrap
 from resampling import KEY, folded, of_records, unit_weights
 from sizes import mostly_slow
 from written_weights import weights
@@ -38,7 +39,7 @@ def plan_of(kind: Kind, replicates: int = B) -> fa.Plan:
         arms={"a": 0.5, "b": 0.5},
         outcomes=["y"],
         unit="who",
-        moments=fa.Moments(bootstrap=fa.Bootstrap(replicates, kind)),
+        moments=fa.Moments(bootstrap=Bootstrap(replicates, kind)),
     )
 
 

@@ -174,7 +174,9 @@ def test_the_reference_of_the_plan_writes_each_part_in_both_ways(site: Path) -> 
     page = (site / "reference/plan/index.html").read_text("utf-8")
     blocks = re.findall(r'<div class="language-(toml|python)[^>]*>.*?<code>(.*?)</code>', page, re.DOTALL)
     tables = [tomllib.loads(plain(text)) for language, text in blocks if language == "toml"]
-    objects = [eval(plain(text), {"fa": fa}) for language, text in blocks if plain(text).startswith("fa.")]
+    ends = [plain(text).splitlines()[-1] for language, text in blocks if language == "python"]
+    named = {part.__name__: part for part in (*PARTS.values(), *WITHIN)}
+    objects = [eval(end, {"fa": fa, **named}) for end in ends if re.match(r"(fa\.)?[A-Z]\w+\(", end)]
     assert {type(each) for each in objects} == {*PARTS.values(), *WITHIN}
     for each in objects:
         assert any(type(each).of(table) == each for table in tables for table in _within(table, each.TABLE))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import foldaway as fa
+from foldaway.effects import Effect
 from foldaway.effects.door import TOLD
 from foldaway.effects.from_sums import SumsRead
 from foldaway.inference.stepped import Stepped
@@ -38,7 +39,7 @@ def folded(plan: fa.Plan, rows: dict[str, Any], parts: int = 1, key: bytes = byt
     return fa.Trial.loads(shards[0].dumps(), plan) + fa.Trial.loads(shards[1].dumps(), plan)
 
 
-def rows_of(trial: fa.Trial, kind: str) -> dict[float, fa.Effect]:
+def rows_of(trial: fa.Trial, kind: str) -> dict[float, Effect]:
     outcomes = {outcome.name: outcome for outcome in trial.plan.outcomes}
     found = {}
     for row in trial.effects():
@@ -92,7 +93,7 @@ def test_clustered_errors_are_those_of_another_package_but_for_how_users_fall_in
         assert np.all((steps.df > 25) & (steps.df < 32))
 
 
-def quantile_rows(trial: fa.Trial) -> list[fa.Effect]:
+def quantile_rows(trial: fa.Trial) -> list[Effect]:
     """Those of the whole and of every segment."""
     effects = trial.effects()
     return [row for row in (*effects, *(r for s in effects.segments for r in s.effects)) if row.outcome != "latency_ms"]
@@ -162,7 +163,7 @@ def test_strata_of_unequal_probabilities_do_not_bias_a_quantile() -> None:
         assert known(row.std_error) < 0.03 * level
 
 
-def why(row: fa.Effect) -> str:
+def why(row: Effect) -> str:
     assert not row.reliable
     assert row.std_error is row.ci_lower is row.p_value is row.relative is None
     return str(row.why)

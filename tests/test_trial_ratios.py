@@ -11,6 +11,7 @@ import statsmodels.api as sm
 from scipy import stats
 
 import foldaway as fa
+from foldaway.effects import Effect
 from foldaway.effects.numbers import relative_interval_text
 from foldaway.inference.jackknife import Cells, jackknife
 from foldaway.inference.levels import difference_of
@@ -53,7 +54,7 @@ def ways(plan: fa.Plan, rows: pd.DataFrame) -> list[fa.Trial]:
     return [folded(plan, rows), folded(plan, rows, 23), folded(plan, rows[:300]) + folded(plan, rows[300:]), saved]
 
 
-def the_row(trial: fa.Trial, estimator: str, kind: str) -> fa.Effect:
+def the_row(trial: fa.Trial, estimator: str, kind: str) -> Effect:
     [row] = trial.effects().filter(estimator=estimator, se_kind=kind)
     return row
 

@@ -25,19 +25,15 @@ from foldaway.errors import (
 )
 
 if TYPE_CHECKING:
-    from foldaway.calibrating import Calibration
-    from foldaway.effects import Effect, Effects, Verdict
+    from foldaway.effects import Effects
     from foldaway.engines.sql.query import fold_query
     from foldaway.least_squares import LeastSquares
     from foldaway.plan import (
-        Bootstrap,
         Coefficients,
         Federated,
-        Information,
         Looks,
         Mean,
         Moments,
-        Outcome,
         Plan,
         Privacy,
         Quantile,
@@ -47,33 +43,26 @@ if TYPE_CHECKING:
         Strata,
         Total,
     )
-    from foldaway.planning import Baseline, Power, power
+    from foldaway.planning import power
     from foldaway.sources.runs.folding import fold_files
     from foldaway.trial import Trial
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "Baseline",
-    "Bootstrap",
-    "Calibration",
     "Coefficients",
-    "Effect",
     "Effects",
     "EstimateError",
     "Federated",
     "FixedWarning",
     "FoldawayError",
-    "Information",
     "LeastSquares",
     "Looks",
     "LossWarning",
     "Mean",
     "Moments",
-    "Outcome",
     "Plan",
     "PlanError",
-    "Power",
     "Privacy",
     "Quantile",
     "Ratio",
@@ -90,7 +79,6 @@ __all__ = [
     "Total",
     "Trial",
     "Unreleased",
-    "Verdict",
     "WorkerError",
     "fold_files",
     "fold_query",
@@ -99,14 +87,9 @@ __all__ = [
 
 # What is loaded on first use, so that `import foldaway` and `foldaway --help` are quick; all else is of a plan.
 _HOMES = {
-    "Baseline": "planning",
-    "Calibration": "calibrating",
-    "Effect": "effects",
     "Effects": "effects",
     "LeastSquares": "least_squares",
-    "Power": "planning",
     "Trial": "trial",
-    "Verdict": "effects",
     "fold_files": "sources.runs.folding",
     "fold_query": "engines.sql.query",
     "power": "planning",

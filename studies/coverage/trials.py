@@ -14,6 +14,7 @@ import statsmodels.api as sm
 from scipy.special import stdtrit
 
 import foldaway as fa
+from foldaway.effects import Effect
 from foldaway.plan.vocabulary import ERRORS, MOMENTS
 from studies.coverage.designs import EFFECT, Columns, Design
 from studies.coverage.expectations import ANYTIME, NOMINAL, NORMAL, PERCENTILE, POPULATION, Cell
@@ -69,7 +70,7 @@ def intervals(design: Design, trial: fa.Trial) -> Iterator[tuple[Cell, Interval]
         effects = [row for row in trial.effects(population=False) if ERRORS[row.se_kind].source == MOMENTS]
         if design.slope:
             wider = [row for row in trial.effects(population=True) if row.estimator == "interacted"]
-            effects += [fa.Effect(**{**_fields(row), "estimator": POPULATION}) for row in wider]
+            effects += [Effect(**{**_fields(row), "estimator": POPULATION}) for row in wider]
     for row in effects:
         if row.estimate is None or row.std_error is None or row.ci_lower is None or row.ci_upper is None:
             continue
@@ -88,7 +89,7 @@ def intervals(design: Design, trial: fa.Trial) -> Iterator[tuple[Cell, Interval]
             yield cell._replace(form=ANYTIME), Interval(*found, row.anytime_ci_lower, row.anytime_ci_upper)
 
 
-def _fields(row: fa.Effect) -> dict[str, Any]:
+def _fields(row: Effect) -> dict[str, Any]:
     return {name: getattr(row, name) for name in row.__struct_fields__}
 
 

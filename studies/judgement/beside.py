@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import foldaway as fa
+from foldaway.effects import Effect
 from studies.judgement.design import Design, Found, Law
 from studies.judgement.reading import Columns, folded, named, plan
 
@@ -30,7 +31,7 @@ def offers(rng: np.random.Generator, units: int) -> Columns:
     }
 
 
-def row(effects: fa.Effects, outcome: str, estimator: str) -> fa.Effect:
+def row(effects: fa.Effects, outcome: str, estimator: str) -> Effect:
     """One of them."""
     return next(each for each in effects if (each.outcome, each.estimator) == (outcome, estimator))
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import foldaway as fa
+from foldaway.effects import Effect, Verdict
 from foldaway.effects.door import OWN, TOLD
 from studies.judgement.design import Found, Notes
 
@@ -50,7 +51,7 @@ def folded(of: fa.Plan, columns: Columns, rng: np.random.Generator) -> fa.Trial:
     return trial
 
 
-def leads(effects: fa.Effects) -> list[tuple[fa.Verdict, fa.Effect]]:
+def leads(effects: fa.Effects) -> list[tuple[Verdict, Effect]]:
     """Every verdict, with the row that it comes from."""
     rows = {(row.outcome, row.arm, row.estimator, row.se_kind): row for row in effects}
     return [(said, rows[said.outcome, said.arm, said.estimator, said.se_kind]) for said in effects.verdicts()]
@@ -68,7 +69,7 @@ def holds(lower: float | None, upper: float | None, truth: float | None) -> bool
     return (lower is None or lower <= truth) and (upper is None or truth <= upper)
 
 
-def notes_of(said: fa.Verdict, row: fa.Effect, truth: Truth) -> Notes:
+def notes_of(said: Verdict, row: Effect, truth: Truth) -> Notes:
     """What is noted of a verdict and its row."""
     covers = holds(row.ci_lower, row.ci_upper, truth.effect)
     notes: dict[str, float | bool | None] = {

@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 import foldaway as fa
+from foldaway.effects import Effect
 from foldaway.numerics.block import Floats
 
 Keep = Literal["sums", "moments"]
@@ -45,7 +46,7 @@ def effects_of(data: dict[str, Any], keep: Keep, size: int = N, **named: Any) ->
         return trial.effects()
 
 
-def by_name(effects: fa.Effects) -> dict[tuple[str, str], fa.Effect]:
+def by_name(effects: fa.Effects) -> dict[tuple[str, str], Effect]:
     return {(row.estimator, row.se_kind): row for row in effects}
 
 

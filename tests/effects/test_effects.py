@@ -16,13 +16,14 @@ import pyarrow as pa
 import pytest
 
 import foldaway as fa
+from foldaway.effects import Effect
 from foldaway.inference.levels import UNBOUNDED
 from foldaway.inference.one_look import FEW
 from foldaway.plan.vocabulary import ESTIMATORS
 from plans import replaced
 from trials import folded, known, make_trial
 
-FIELDS = list(fa.Effect.__struct_fields__)
+FIELDS = list(Effect.__struct_fields__)
 
 
 @pytest.fixture(scope="module")

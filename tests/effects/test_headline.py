@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 
 import foldaway as fa
+from foldaway.effects import Effect
 from foldaway.effects.headline import comparisons, why
 from foldaway.plan.vocabulary import ERRORS, MOMENTS
 from plans import replaced
 from trials import folded, from_moments, make_trial
 
 
-def lead(plan: fa.Plan, rows: object) -> fa.Effect:
-    found: fa.Effect = comparisons(folded(plan, rows).effects())[0].lead
+def lead(plan: fa.Plan, rows: object) -> Effect:
+    found: Effect = comparisons(folded(plan, rows).effects())[0].lead
     return found
 
 

@@ -11,6 +11,7 @@ import pytest
 import foldaway as fa
 from foldaway.effects.door import TOLD
 from foldaway.effects.outlook import Outlook
+from foldaway.planning import Baseline
 
 PLAN = fa.Plan(name="ahead", arm="arm", arms={"a": 0.5, "b": 0.5}, outcomes=["y", "bought"])
 
@@ -40,7 +41,7 @@ def test_it_comes_true(sequential: bool) -> None:
 def test_the_smallest_effect_is_that_of_planning() -> None:
     """With a normal outcome of known spread, `fa.power` for the same size says the same."""
     row = trial(4_000).effects().outlook(records=36_000)[0]
-    planned = fa.power({"y": fa.Baseline(level=10.0, sd=3.0)}, plan=PLAN, records=36_000)[0]
+    planned = fa.power({"y": Baseline(level=10.0, sd=3.0)}, plan=PLAN, records=36_000)[0]
     assert row.smallest == pytest.approx(planned.effect, rel=0.03)
 
 
@@ -104,7 +105,7 @@ def test_it_allows_for_what_is_asked_and_for_the_correction() -> None:
         made.fold({"arm": np.array(["a", "b"] * 2000), "y": rng.normal(10, 3, 4000), "z": rng.normal(10, 3, 4000)})
         return float(made.effects().outlook(records=8_000)[0].smallest or 0)
 
-    z = fa.Baseline(level=10, sd=3.0)
+    z = Baseline(level=10, sd=3.0)
     two = smallest()
     assert smallest(alternative="greater") == pytest.approx(two * (1.645 + 0.842) / (1.960 + 0.842), rel=1e-3)
     assert smallest(outcomes=["y", "z"]) == pytest.approx(two * (2.241 + 0.842) / (1.960 + 0.842), rel=1e-3)

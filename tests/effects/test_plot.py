@@ -13,6 +13,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 import foldaway as fa
+from foldaway.effects import Effect
 from foldaway.effects.headline import comparisons
 from reported import HOSTILE, case, renamed
 from sizes import mostly_slow
@@ -33,7 +34,7 @@ def bars(axes: Any) -> list[list[float]]:
 def test_what_is_drawn_is_what_was_found(estimators: bool) -> None:
     effects = case("many").effects()
     figure = effects.plot(estimators=estimators)
-    panels: dict[str, list[fa.Effect]] = {}
+    panels: dict[str, list[Effect]] = {}
     for each in comparisons(effects):
         panels.setdefault(each.outcome, []).extend(each.best if estimators else [each.lead])
     assert [axes.get_title("left") for axes in figure.axes] == list(panels)

@@ -14,6 +14,7 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.weightstats import CompareMeans, DescrStatsW, ttost_ind
 
 import foldaway as fa
+from foldaway.effects import Verdict
 from foldaway.effects.headline import comparisons
 from sizes import mostly_slow
 from trials import known
@@ -172,7 +173,7 @@ def test_a_single_comparison_needs_no_correction() -> None:
 # What a verdict means.
 
 
-def judged(outcome: Any, low: float, high: float, **settings: Any) -> fa.Verdict:
+def judged(outcome: Any, low: float, high: float, **settings: Any) -> Verdict:
     """The verdict on an effect whose two-sided 90 % interval, and so every one-sided 95 % one, is this."""
     from scipy import stats
 
@@ -345,4 +346,4 @@ def test_verdicts_and_open_ends_come_back_from_json() -> None:
     written = msgspec.json.decode(effects.to_json())
     fields = msgspec.to_builtins(effects.verdicts())
     assert [each["verdict"] for each in written["verdicts"]] == [each["verdict"] for each in fields]
-    assert set(written["verdicts"][0]) == set(fa.Verdict.__struct_fields__)
+    assert set(written["verdicts"][0]) == set(Verdict.__struct_fields__)

@@ -11,6 +11,7 @@ import pytest
 import statsmodels.api as sm
 
 import foldaway as fa
+from foldaway.effects import Effect
 from trials import folded, known
 
 PLAN = fa.Plan(
@@ -37,11 +38,11 @@ def kept(rows: pd.DataFrame) -> tuple[float, float]:
     return float(fit.params[1]), float(fit.bse[1])
 
 
-def jackknife_of(plan: fa.Plan, *batches: pd.DataFrame) -> fa.Effect:
+def jackknife_of(plan: fa.Plan, *batches: pd.DataFrame) -> Effect:
     trial = fa.Trial(plan, key=bytes(16))
     for batch in batches:
         trial.fold(batch)
-    row: fa.Effect = trial.effects().filter(estimator="difference", se_kind="jackknife")[0]
+    row: Effect = trial.effects().filter(estimator="difference", se_kind="jackknife")[0]
     return row
 
 

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foldaway as fa
+from foldaway.effects import Effect
 from foldaway.inference.fit import directions
 from kept_rows import cr1_of_means, design, weights_of
 from sizes import mostly_slow
@@ -52,7 +53,7 @@ def make_plan(rows: pd.DataFrame, covariates: list[str], **settings: Any) -> fa.
     )
 
 
-def pseudoinverse(plan: fa.Plan, rows: pd.DataFrame, effect: fa.Effect) -> tuple[float, float, Any]:
+def pseudoinverse(plan: fa.Plan, rows: pd.DataFrame, effect: Effect) -> tuple[float, float, Any]:
     """Estimate, error and fit by statsmodels with the smallest coefficients of all that fit."""
     y, X, position = design(plan, rows, effect.estimator, effect.arm, effect.outcome)
     model = sm.WLS(y, X, weights=weights_of(plan, rows, effect.estimator))

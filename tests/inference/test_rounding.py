@@ -8,6 +8,7 @@ import pytest
 import foldaway as fa
 from foldaway.effects.door import OWN, TOLD
 from foldaway.inference.rounding import STEPS, round_count, two_digits
+from foldaway.plan import Bootstrap
 
 N = 4_000
 
@@ -25,7 +26,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "sums by group": {"unit": "user"},
     "independent records": {},
     "moments": {
-        "moments": {"errors": ["classical", "HC1"], "bootstrap": fa.Bootstrap(replicates=200)},
+        "moments": {"errors": ["classical", "HC1"], "bootstrap": Bootstrap(replicates=200)},
         "unit": "user",
     },
     "complete units": {"moments": {"errors": ["CR1"]}, "unit": "user", "records_per_unit": "together"},

@@ -8,6 +8,7 @@ import pytest
 
 import foldaway as fa
 from foldaway.errors import PlanError
+from foldaway.plan import Information
 from plans import LOOKED
 
 LOOKS: dict[str, Any] = LOOKED["looks"]
@@ -61,7 +62,7 @@ def test_plans_that_looks_do_not_fit_are_refused(settings: dict[str, Any], said:
     "looks",
     [
         {"information": {"error": 0.2}, "at": [0.3, 0.6, 1.0], "spending": [0.01, 0.02, 0.05]},
-        {"information": fa.Information(units=5), "at": (1.0,), "futility": "none"},
+        {"information": Information(units=5), "at": (1.0,), "futility": "none"},
         fa.Looks(information={"units": 5}, at=[0.5, 1.0], futility=[0.1, 0.2]),
     ],
 )
@@ -70,7 +71,7 @@ def test_looks_come_back_from_a_file(looks: Any) -> None:
     plan = fa.Plan(**settings)
     assert fa.Plan.loads(plan.to_toml()) == plan == fa.Plan.loads(plan.to_json())
     assert isinstance(plan.looks, fa.Looks)
-    assert isinstance(plan.looks.information, fa.Information)
+    assert isinstance(plan.looks.information, Information)
 
 
 def test_a_plan_without_looks_keeps_its_fingerprint() -> None:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import foldaway as fa
+from foldaway.plan import Bootstrap
 from fuzzing import fuzz
 from plans import CALIBRATED, CUT, FEDERATED, FULL, LOOKED, PARTS, RELEASED, SMALL, plans
 
@@ -232,7 +233,7 @@ def test_bounds_are_part_of_the_plan_in_whatever_order_they_are_named() -> None:
 # The ways to write a part
 
 WAYS: dict[str, list[Any]] = {
-    "moments": [{"bootstrap": each} for each in (500, {"replicates": 500, "weights": "poisson"}, fa.Bootstrap(500))],
+    "moments": [{"bootstrap": each} for each in (500, {"replicates": 500, "weights": "poisson"}, Bootstrap(500))],
     "federated": ["scores", {"mode": "scores", "reply_share": 1}, fa.Federated("scores"), {"mode": "scores"}],
     "privacy": [{"cohort": 50}, {"cohort": 50, "smallest_cell": 10}, fa.Privacy(cohort=50), {"cohort": np.int64(50)}],
 }
@@ -250,7 +251,7 @@ def test_a_part_is_one_setting_however_it_is_written(part: str) -> None:
 
 def test_the_short_forms_are_toml_too() -> None:
     small = fa.Plan(**SMALL).to_toml()
-    assert fa.Plan.loads(f"{small}\n[moments]\nbootstrap = 500\n").bootstrap == fa.Bootstrap(500)
+    assert fa.Plan.loads(f"{small}\n[moments]\nbootstrap = 500\n").bootstrap == Bootstrap(500)
     assert fa.Plan.loads(f'federated = "delta"\n{small}').federated == fa.Federated("delta")
 
 
@@ -351,7 +352,7 @@ def test_the_fingerprint_is_the_sha_256_of_the_documented_form() -> None:
 
 def test_numbers_of_one_value_are_one_setting() -> None:
     whole = {**SMALL, "arms": {"a": np.float64(0.5), "b": 0.5}, "moments": {"bootstrap": 300}}
-    spelled = {**SMALL, "arms": {"a": 0.5, "b": 1 / 2}, "moments": {"bootstrap": fa.Bootstrap(300, "poisson")}}
+    spelled = {**SMALL, "arms": {"a": 0.5, "b": 1 / 2}, "moments": {"bootstrap": Bootstrap(300, "poisson")}}
     assert fa.Plan(**whole).fingerprint == fa.Plan(**spelled).fingerprint
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import foldaway as fa
+from foldaway.plan import Bootstrap, Information
 from foldaway.plan.part import settings_of
 from foldaway.plan.parts import MOST_REPLICATES
 from foldaway.plan.rules import MOST_ARMS, MOST_COLUMNS
@@ -346,7 +347,7 @@ def test_a_part_tells_its_faults_by_itself() -> None:
     with pytest.raises(fa.PlanError, match=r"^`federated\.mode` must be"):
         fa.Federated("some")  # type: ignore[arg-type]
     with pytest.raises(fa.PlanError, match=r"^`moments\.bootstrap\.weights` must be"):
-        fa.Bootstrap(100, "normal")  # type: ignore[arg-type]
+        Bootstrap(100, "normal")  # type: ignore[arg-type]
 
 
 def test_all_faults_are_told_at_once() -> None:
@@ -356,8 +357,8 @@ def test_all_faults_are_told_at_once() -> None:
     for setting in ("name", "arms", "outcomes", "confidence", "anytime_n"):
         assert sum(f"`{setting}`" in sentence for sentence in told) == 1
     inside: dict[str, Any] = {name: dict.fromkeys(settings_of(part), object()) for name, part in PARTS.items()}
-    inside["moments"]["bootstrap"] = dict.fromkeys(settings_of(fa.Bootstrap), object())
-    inside["looks"]["information"] = dict.fromkeys(settings_of(fa.Information), object())
+    inside["moments"]["bootstrap"] = dict.fromkeys(settings_of(Bootstrap), object())
+    inside["looks"]["information"] = dict.fromkeys(settings_of(Information), object())
     wrong_types = {setting: object() for setting in settings_of(fa.Plan)} | inside
     assert set("\n".join(faults(**wrong_types)).splitlines()) == {
         f"`{setting}` must be {phrase}." for setting, phrase in MUST_BE.items() if setting not in APART

@@ -14,6 +14,7 @@ import pytest
 
 import foldaway as fa
 from foldaway.inference.power import Aim, crossing, design_effect, single_look
+from foldaway.planning import Baseline
 from foldaway.planning.comparing import Asked, CommonDesign, Comparing
 
 PEERS: dict[str, list[dict[str, Any]]] = json.loads((Path(__file__).parents[1] / "data/power/peers.json").read_text())
@@ -23,7 +24,7 @@ def aim(alternative: str, alpha: float) -> Aim:
     return Aim(0.0, 0.0, False, alpha / 2) if alternative == "two-sided" else Aim(0.0, None, False, alpha)
 
 
-def comparing(baseline: fa.Baseline, alternative: Any, alpha: float = 0.05, ratio: float = 1.0) -> Comparing:
+def comparing(baseline: Baseline, alternative: Any, alpha: float = 0.05, ratio: float = 1.0) -> Comparing:
     arms = {"control": 1 / (1 + ratio), "arm": ratio / (1 + ratio)}
     tail = alpha / 2 if alternative == "two-sided" else alpha
     return Comparing(CommonDesign(arms), "arm", baseline, Asked("different", tail, 1, alternative))
@@ -36,7 +37,7 @@ def test_statsmodels_t(of: dict[str, Any]) -> None:
         aim(of["alternative"], of["alpha"]), of["size"], math.sqrt((1 + 1 / ratio) / n), n + n * ratio - 2
     )
     assert pooled == pytest.approx(of["power"], abs=1e-9)
-    ours = comparing(fa.Baseline(level=0.0, sd=1.0), of["alternative"], of["alpha"], ratio)
+    ours = comparing(Baseline(level=0.0, sd=1.0), of["alternative"], of["alpha"], ratio)
     power = ours.chance(n + n * ratio, of["size"], 0.0)
     if ratio == 1:
         assert power == pytest.approx(of["power"], abs=1e-9)
@@ -46,7 +47,7 @@ def test_statsmodels_t(of: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("of", PEERS["t_sizes"], ids=str)
 def test_statsmodels_size(of: dict[str, Any]) -> None:
-    ours = comparing(fa.Baseline(level=0.0, sd=1.0), of["alternative"], of["alpha"])
+    ours = comparing(Baseline(level=0.0, sd=1.0), of["alternative"], of["alpha"])
     assert ours.records(of["size"], 0.0, of["power"]) == pytest.approx(2 * of["n"], rel=1e-7)  # its search ends there
 
 
@@ -58,7 +59,7 @@ def test_statsmodels_z(of: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("of", PEERS["shares"], ids=str)
 def test_statsmodels_shares(of: dict[str, Any]) -> None:
-    ours = comparing(fa.Baseline(level=of["control"]), of["alternative"])
+    ours = comparing(Baseline(level=of["control"]), of["alternative"])
     effect, records = of["arm"] - of["control"], 2 * of["n"]
     error, _ = ours.error(records, effect)
     assert single_look(aim(of["alternative"], 0.05), effect, error) == pytest.approx(of["power"], abs=1e-9)
@@ -83,9 +84,9 @@ def test_powertost(cv: float, n: int, power: float) -> None:
 @pytest.mark.parametrize("of", PEERS["tea_tasting"], ids=str)
 def test_tea_tasting(of: dict[str, Any]) -> None:
     known = {
-        "mean": fa.Baseline(level=0.53, sd=math.sqrt(1.12)),
-        "covariate": fa.Baseline(level=0.53, sd=math.sqrt(1.12), explained=0.62**2 / (1.12 * 1.0)),
-        "ratio": fa.Baseline.ratio((0.53, math.sqrt(1.12)), (2.0, math.sqrt(1.7)), 0.8 / math.sqrt(1.12 * 1.7)),
+        "mean": Baseline(level=0.53, sd=math.sqrt(1.12)),
+        "covariate": Baseline(level=0.53, sd=math.sqrt(1.12), explained=0.62**2 / (1.12 * 1.0)),
+        "ratio": Baseline.ratio((0.53, math.sqrt(1.12)), (2.0, math.sqrt(1.7)), 0.8 / math.sqrt(1.12 * 1.7)),
     }[of["kind"]]
     ours = comparing(known, of["alternative"], ratio=of["ratio"])
     effect = of["relative"] * known.level
@@ -104,29 +105,29 @@ def test_published_design_effects() -> None:
 # Laws
 
 CASES: list[dict[str, Any]] = [
-    {"baseline": fa.Baseline(level=10.0, sd=30.0), "effect": 1.0},
-    {"baseline": fa.Baseline(level=0.1), "relative": 0.1, "arms": {"c": 0.6, "a": 0.3, "b": 0.1}},
-    {"baseline": fa.Baseline(level=0.1), "relative": -0.1, "alternative": "less"},
+    {"baseline": Baseline(level=10.0, sd=30.0), "effect": 1.0},
+    {"baseline": Baseline(level=0.1), "relative": 0.1, "arms": {"c": 0.6, "a": 0.3, "b": 0.1}},
+    {"baseline": Baseline(level=0.1), "relative": -0.1, "alternative": "less"},
     {
-        "baseline": fa.Baseline(level=10.0, sd=3.0, correlation=0.2),
+        "baseline": Baseline(level=10.0, sd=3.0, correlation=0.2),
         "effect": 0.1,
         "records_per_unit": 8,
         "size_cv": 0.9,
     },
-    {"baseline": fa.Baseline(level=10.0, sd=30.0), "effect": 3.0, "margin": 1.0, "goal": "better"},
-    {"baseline": fa.Baseline(level=0.1), "effect": 0.03, "sequential": True},
+    {"baseline": Baseline(level=10.0, sd=30.0), "effect": 3.0, "margin": 1.0, "goal": "better"},
+    {"baseline": Baseline(level=0.1), "effect": 0.03, "sequential": True},
     {
-        "baseline": fa.Baseline(level=10.0, sd=3.0, correlation=0.2),
+        "baseline": Baseline(level=10.0, sd=3.0, correlation=0.2),
         "effect": 1.0,
         "records_per_unit": 8,
         "sequential": True,
     },
 ]
 GUARDS: list[dict[str, Any]] = [
-    {"baseline": fa.Baseline(level=10.0, sd=30.0), "margin": 1.0},
-    {"baseline": fa.Baseline(level=0.1), "margin": 0.01, "better": "lower"},
-    {"baseline": fa.Baseline(level=0.1), "margin": 0.01, "effect": 0.002, "goal": "alike"},
-    {"baseline": fa.Baseline(level=0.1), "margin": 0.01, "goal": "alike", "sequential": True},
+    {"baseline": Baseline(level=10.0, sd=30.0), "margin": 1.0},
+    {"baseline": Baseline(level=0.1), "margin": 0.01, "better": "lower"},
+    {"baseline": Baseline(level=0.1), "margin": 0.01, "effect": 0.002, "goal": "alike"},
+    {"baseline": Baseline(level=0.1), "margin": 0.01, "goal": "alike", "sequential": True},
 ]
 
 
@@ -155,7 +156,7 @@ def test_size_margin_and_chance_agree(case: dict[str, Any]) -> None:
 
 
 def test_units_and_days_are_records_said_otherwise() -> None:
-    known = fa.Baseline(level=10.0, sd=3.0, correlation=0.1)
+    known = Baseline(level=10.0, sd=3.0, correlation=0.1)
     needed = fa.power(known, effect=1.0, records_per_unit=5, units_per_day=10)
     assert needed.records == 5 * (needed.units or 0)
     assert needed.days == pytest.approx((needed.units or 0) / 10, abs=0.2)
@@ -168,7 +169,7 @@ def test_units_and_days_are_records_said_otherwise() -> None:
 def test_what_makes_a_trial_larger() -> None:
     def records(sd: float = 3.0, **settings: Any) -> int:
         kept = {key: settings.pop(key) for key in ("correlation", "explained") if key in settings}
-        return fa.power(fa.Baseline(level=10.0, sd=sd, **kept), effect=0.5, **settings).records or 0
+        return fa.power(Baseline(level=10.0, sd=sd, **kept), effect=0.5, **settings).records or 0
 
     plain = records()
     clustered = records(correlation=0.2, records_per_unit=10)
@@ -222,7 +223,7 @@ def test_an_earlier_trial_says_what_its_records_would() -> None:
 def test_outcomes_of_a_plan_bring_their_own_margins_and_sides() -> None:
     guarded = fa.Share("complaint", above=0, name="complaints", better="lower", margin=0.002)
     plan = fa.Plan(name="p", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y", fa.Ratio("clicks", "views"), guarded])
-    known = {"y": fa.Baseline(level=10.0, sd=3.0), "complaints": fa.Baseline(level=0.02)}
+    known = {"y": Baseline(level=10.0, sd=3.0), "complaints": Baseline(level=0.02)}
     sized = fa.power(known, plan=plan, relative=0.05)
     assert [(row.goal, row.margin) for row in sized] == [("different", 0.0), ("not worse", 0.002)]
     # The plan tests clicks as well, so Holm's first test has half of the 5 %.
@@ -241,7 +242,7 @@ def test_outcomes_of_a_plan_bring_their_own_margins_and_sides() -> None:
         assert axes.get_ylabel() == label
         curve, point = (np.transpose(np.asarray(line.get_xydata())) for line in axes.lines[:2])
         assert np.interp(point[0], *curve) == pytest.approx(point[1], rel=0.05)
-    known["clicks / views"] = fa.Baseline(level=0.2, sd=0.3)
+    known["clicks / views"] = Baseline(level=0.2, sd=0.3)
     partly = fa.power(known, plan=plan, relative={"y": 0.05})
     assert [row.outcome for row in partly] == ["y", "complaints"]
     assert partly.notes[0] == "Left out, since no effect is given: clicks / views."
@@ -271,21 +272,28 @@ WITHOUT_ANSWER: list[tuple[dict[str, Any], str]] = [
 def test_a_question_without_an_answer_is_told_why() -> None:
     for asked, words in WITHOUT_ANSWER:
         with pytest.raises(fa.EstimateError, match=words):
-            fa.power(fa.Baseline(level=0.1), **asked)
+            fa.power({"level": 0.1}, **asked)
+
+
+@pytest.mark.parametrize("said", [{"level": 5.0}, {"sd": 1.0}, {"level": 0.1, "spread": 1.0}, {"level": "0.1"}])
+def test_a_baseline_that_is_none_is_told_why(said: Any) -> None:
+    for known in (said, {"y": said}):
+        with pytest.raises(fa.EstimateError, match="baseline"):
+            fa.power(known, effect=0.01)
 
 
 def test_a_trial_that_is_too_small_says_so() -> None:
-    row = fa.power(fa.Baseline(level=0.9), records=20)[0]
+    row = fa.power(Baseline(level=0.9), records=20)[0]
     assert row.effect is None
     assert row.why is not None
-    assert "no effect" in str(fa.power(fa.Baseline(level=0.9), records=20))
+    assert "no effect" in str(fa.power(Baseline(level=0.9), records=20))
 
 
 @pytest.mark.parametrize(
     "wanted", [{"effect": 0.01}, {"records": 3_000}, {"goal": "not worse", "records": 3_000}], ids=str
 )
 def test_it_prints_in_80_columns_and_draws(wanted: dict[str, Any]) -> None:
-    known = {"a rather long name": fa.Baseline(level=0.1), "b": fa.Baseline(level=0.3)}
+    known = {"a rather long name": Baseline(level=0.1), "b": Baseline(level=0.3)}
     found = fa.power(known, **wanted, arms={"control": 0.4, "one": 0.3, "$two$": 0.3}, records_per_day=1_000)
     assert max(map(len, str(found).splitlines())) <= 80
     assert found.to_dict()["rows"] == found.to_dicts()
@@ -304,7 +312,7 @@ def test_the_correction_is_that_of_the_analysis_whatever_is_known_beforehand() -
     plan = fa.Plan(
         name="p", arm="arm", arms={"a": 0.5, "b": 0.5}, outcomes=["y", "z", fa.Mean("w", better="lower", margin=1)]
     )
-    known = fa.Baseline(level=0, sd=1.0)
+    known = Baseline(level=0, sd=1.0)
     [one] = alone = fa.power({"y": known}, plan=plan, effect=0.1)
     both = fa.power({"y": known, "z": known}, plan=plan, effect=0.1)
     assert one.records == both[0].records == fa.power({"y": known}, effect=0.1, confidence=0.975)[0].records

@@ -12,9 +12,10 @@ import foldaway as fa
 from foldaway.errors import EstimateError
 from foldaway.inference.looks.boundaries import crossing, root
 from foldaway.inference.looks.planned import LookDesign, bounds_at, chance_of, mean_share, single_needed
+from foldaway.planning import Baseline
 from plans import LOOKED
 
-BASELINE = fa.Baseline(level=5.0, sd=2.0)
+BASELINE = Baseline(level=5.0, sd=2.0)
 
 
 def plan_of(**looks: Any) -> fa.Plan:

@@ -20,6 +20,7 @@ from foldaway.federated.messages import Model
 from foldaway.federated.replies.models import Segment, segments
 from foldaway.federated.replies.tally import Replies
 from foldaway.numerics.block import Block, Floats, Shape
+from foldaway.plan import Bootstrap
 from foldaway.plan.parts import Weights
 from foldaway.records.faults import Fault, Faults
 from foldaway.tallies.histogram import Histogram, HistogramShape
@@ -161,7 +162,7 @@ def histograms(groups: int, weighted: bool, compiled: bool) -> Subject:
 
 HISTOGRAMS = [histograms(*kind) for kind in product((1, 4), (False, True), (False, True))]
 
-RESAMPLED: Kinds = {**KINDS, REPLICATES: functools.partial(Replicates.empty, fa.Bootstrap(9))}
+RESAMPLED: Kinds = {**KINDS, REPLICATES: functools.partial(Replicates.empty, Bootstrap(9))}
 RESAMPLED_ARM = replace(
     ARM,
     name="arm with replicates",
@@ -170,14 +171,14 @@ RESAMPLED_ARM = replace(
 )
 
 
-def replicates(bootstrap: fa.Bootstrap) -> Subject:
+def replicates(bootstrap: Bootstrap) -> Subject:
     kind = functools.partial(Replicates.empty, bootstrap)
     name = f"{bootstrap.replicates} {bootstrap.weights} replicates"
     counts = operator.attrgetter("n")
     return Subject(name, kind, restoring(kind), counts, replicate_sums, scale=np.abs)
 
 
-BOOTSTRAPS = [fa.Bootstrap(count, kind) for kind in get_args(Weights) for count in (2, 5, 70)]
+BOOTSTRAPS = [Bootstrap(count, kind) for kind in get_args(Weights) for count in (2, 5, 70)]
 
 # The list to add a new tally to.
 SUBJECTS = [FACTOR, SCORES, UNIT_SCORES, *map(replicates, BOOTSTRAPS), ARM, RESAMPLED_ARM, REPLIES, *HISTOGRAMS]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Mapping, Sequence
+from typing import Self, TypeAlias
 
 import msgspec
 
 from foldaway.effects.effect import Effect
 from foldaway.effects.findings import Findings
 from foldaway.effects.headline import comparisons, headline
-from foldaway.errors import EstimateError
+from foldaway.errors import EstimateError, instead_of
 from foldaway.inference.power import design_effect, ratio_deviation
 from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, TOTAL
 
@@ -94,6 +94,25 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
         if self.design_effect is not None:
             return self.design_effect
         return design_effect(self.correlation, records_per_unit, size_cv)
+
+
+Known: TypeAlias = Baseline | Mapping[str, float]
+"""A baseline, or a mapping with its settings."""
+
+
+def baseline_of(known: Known) -> Baseline:
+    """A baseline, from a mapping with its settings if it is one.
+
+    Example:
+        >>> baseline_of({"level": 12.0, "sd": 30.0}).sd
+        30.0
+    """
+    if isinstance(known, Baseline):
+        return known
+    settings = ", ".join(Baseline.__struct_fields__)
+    wrong = EstimateError(f"a baseline has a `level`, and all its settings are numbers: {settings}.")
+    with instead_of(TypeError, wrong):
+        return Baseline(**known)
 
 
 def baselines_of(effects: Findings) -> dict[str, Baseline]:

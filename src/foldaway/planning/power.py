@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TypeAlias, TypeVar, get_args
+from typing import TypeAlias, TypeVar, cast, get_args
 
 from foldaway.effects.findings import Findings
 from foldaway.effects.looks import design_of, outcome_of
@@ -13,7 +13,7 @@ from foldaway.errors import EstimateError, joined
 from foldaway.inference.looks.planned import LookDesign, mean_share
 from foldaway.plan import Outcome, Plan
 from foldaway.planning.answer import Power
-from foldaway.planning.baseline import Baseline, baselines_of
+from foldaway.planning.baseline import Baseline, Known, baseline_of, baselines_of
 from foldaway.planning.comparing import GUARDING, Alternative, Asked, CommonDesign, Comparing, Goal, Planned, Wanted
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ _GROUPS = 128
 
 
 def power(
-    baseline: Baseline | Mapping[str, Baseline] | Findings,
+    baseline: Known | Mapping[str, Known] | Findings,
     *,
     plan: Plan | None = None,
     arms: Mapping[str, float] | None = None,
@@ -55,8 +55,8 @@ def power(
     ("not worse", "alike"), a size alone gives the smallest margin.
 
     Args:
-        baseline: What is known of the outcome, or of each by name; or the effects of an earlier trial, of which
-            `baselines_of` reads it.
+        baseline: What is known of the outcome, as a `Baseline` or a mapping with its settings; or one of these for
+            each outcome by name; or the effects of an earlier trial, from which the baselines are read.
         plan: The plan, for its arms, outcomes with `better`, `margin` and `question`, confidence, `alternative`,
             `correction`, groups, `anytime_n` and `looks`.
         arms: The arms with their shares, without a plan; two equal ones if left out. The first is the control.
@@ -84,7 +84,7 @@ def power(
         EstimateError: The question is not complete, or contradicts itself.
 
     Example:
-        >>> print(power(Baseline(level=0.1), relative=0.05, records_per_day=10_000))
+        >>> print(power({"level": 0.1}, relative=0.05, records_per_day=10_000))
         The trial needs 115,524 records, about 12 days (control 50 %, treatment 50 %).
         With a chance of 80 % it then finds the effect at 95 % confidence, in a single
         look at the end.
@@ -92,7 +92,7 @@ def power(
         outcome  arm        control    effect  relative  records  days
         ───────  ─────────  ───────  ────────  ────────  ───────  ────
         outcome  treatment   0.1000  +0.00500   +5.00 %  115,524    12
-        >>> power(Baseline(level=12.0, sd=30.0), records=50_000)[0].effect.__round__(3)
+        >>> power({"level": 12.0, "sd": 30.0}, records=50_000)[0].effect.__round__(3)
         0.752
     """
     baselines = _baselines(baseline, plan)
@@ -271,13 +271,16 @@ def _up(value: float) -> int:
     return math.ceil(value * (1 - 1e-11))
 
 
-def _baselines(baseline: Baseline | Mapping[str, Baseline] | Findings, plan: Plan | None) -> dict[str, Baseline]:
-    if isinstance(baseline, Baseline):
+def _baselines(baseline: Known | Mapping[str, Known] | Findings, plan: Plan | None) -> dict[str, Baseline]:
+    if isinstance(baseline, Findings):
+        known = baselines_of(baseline)
+    elif isinstance(baseline, Baseline) or not any(isinstance(each, Baseline | Mapping) for each in baseline.values()):
         outcomes = ["outcome"] if plan is None else [outcome.name for outcome in plan.outcomes]
         if len(outcomes) > 1:
             raise EstimateError(f"the plan has {len(outcomes)} outcomes: give a baseline for each, by name.")
-        return {outcomes[0]: baseline}
-    known = baselines_of(baseline) if isinstance(baseline, Findings) else dict(baseline)
+        return {outcomes[0]: baseline_of(cast("Known", baseline))}
+    else:
+        known = {name: baseline_of(each) for name, each in cast("Mapping[str, Known]", baseline).items()}
     if not known:
         raise EstimateError("there is no baseline.")
     names = list(known) if plan is None else [outcome.name for outcome in plan.outcomes]

@@ -20,6 +20,7 @@ import tomli_w
 
 import foldaway as fa
 from commands import at_terminal, foldaway
+from foldaway.plan import Bootstrap
 from foldaway.simulation.datasets import checkout
 from foldaway.simulation.demo import PLAN
 from pages import parsed
@@ -307,7 +308,7 @@ def test_plan_check_fits_80_columns_whatever_names_are_like(tmp_path: Path) -> N
     )
     said = foldaway("plan", "check", tmp_path / "p.toml", "--expect", "1000000").stdout
     assert max(map(len, said.splitlines())) <= 80
-    checked(tmp_path, moments=fa.Moments(bootstrap=fa.Bootstrap(200)), unit=long)
+    checked(tmp_path, moments=fa.Moments(bootstrap=Bootstrap(200)), unit=long)
 
 
 def test_plan_check_says_what_is_asked_of_outcomes_and_who_is_told_apart(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 import foldaway as fa
 from commands import foldaway
+from foldaway.planning import Baseline
 from foldaway.simulation.datasets import checkout
 from foldaway.simulation.demo import PLAN
 from plans import replaced
@@ -42,11 +43,11 @@ def asked(folder: Path, *words: Any) -> dict[str, Any]:
 def test_numbers_on_the_command_line_are_those_of_python(folder: Path) -> None:
     told = asked(folder, "--level", "revenue=17", "--sd", "revenue=20", "--effect", "5%", "--records-per-day", 500)
     plan = fa.Plan.load(folder / "plan.toml")
-    known = {"revenue": fa.Baseline(level=17.0, sd=20.0)}
+    known = {"revenue": Baseline(level=17.0, sd=20.0)}
     same = fa.power(known, plan=plan, relative=0.05, records_per_day=500)
     assert told == json.loads(same.to_json())
     words = ("power", "plan.toml", "--level", 0.2, "--margin", 0.01, "--better", "lower")
-    known = {outcome.name: fa.Baseline(level=0.2) for outcome in plan.outcomes}
+    known = {outcome.name: Baseline(level=0.2) for outcome in plan.outcomes}
     assert foldaway(*words, folder=folder).stdout == f"{fa.power(known, plan=plan, margin=0.01, better='lower')}\n"
 
 

@@ -60,7 +60,7 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     for day in ("day1", "day2"):
         whole.fold(pq.read_table(folder / f"{day}.parquet"))
     refused = foldaway("effects", "life", "--exact", code=1, env=as_read).stderr
-    assert "This token does not allow that: this takes an admin token." in refused
+    assert "this needs an admin token; you sent a read token for life." in refused
     answer = json.loads(foldaway("effects", "life", "--exact", "--json", env=admin(server)).stdout)
     expected = json.loads(whole.effects().to_json())
     for ours, theirs in zip(answer["effects"]["effects"], expected["effects"], strict=True):
@@ -91,7 +91,7 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     assert refused.startswith("error: life is closed: it takes no more records, and no tokens were issued.")
     assert foldaway("token", "list", env=admin(server)).stdout == tokens
     wrong = foldaway("send", "life", folder / "day1.parquet", code=1, env=as_read).stderr
-    assert "This token does not allow that: this takes the trial's ingest token or an admin token." in wrong
+    assert "this needs an ingest token for life; you sent a read token for life." in wrong
     late = foldaway("send", "life", folder / "day1.parquet", env=as_ingest).stdout  # it has all of this already
     assert "life is closed. 2,000 records of these files came before that" in late
     plan_file(folder, "empty")
@@ -117,7 +117,7 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
         (["trial", "list", "--server", "localhost"], "begins with http"),
         (["trial", "list", "--server", "http://[::"], "cannot be used"),
         (["trial", "list", "--ca", "nothing.pem"], "cannot be used"),
-        (["trial", "list", "--token", "fa_x"], "token is needed: this takes the trial's read token or an admin token."),
+        (["trial", "list", "--token", "fa_x"], "not complete, or not of this server; this needs a read token."),
     ],
 )
 def test_errors_are_sentences_without_values(

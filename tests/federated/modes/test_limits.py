@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import foldaway as fa
+from foldaway.effects import Effect
 from foldaway.errors import MessageError, RecordError
 from foldaway.federated import Device
 from foldaway.federated.messages import Counted, GroupSums, Moments, Sums, new_number, packed
@@ -39,7 +40,7 @@ def honest(plan: fa.Plan, devices: int = 1000) -> Share:
     return share
 
 
-def effect(share: Share) -> tuple[fa.Effect, fa.Effects]:
+def effect(share: Share) -> tuple[Effect, fa.Effects]:
     counts = dict(zip(share.plan.arms, share.devices, strict=True))
     effects, _ = mode_of(share.plan).results(share, Devices(counts, counts), None)
     kind = "jackknife" if share.plan.mode == "sums" else "CR1"

@@ -9,6 +9,7 @@ import pytest
 from scipy.special import stdtrit
 
 import foldaway as fa
+from foldaway.effects import Effect
 from foldaway.effects.door import TOLD
 from foldaway.inference.levels import Levels
 from foldaway.inference.reading.compliers import complier_effect
@@ -42,7 +43,7 @@ def folded(data: dict[str, Any], **settings: Any) -> fa.Trial:
     return trial
 
 
-def compliers(trial: fa.Trial, **options: Any) -> fa.Effect:
+def compliers(trial: fa.Trial, **options: Any) -> Effect:
     (row,) = trial.read(**options).filter(estimator="compliers")
     return row
 

@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import foldaway as fa
 from foldaway.errors import StateError
 from foldaway.numerics.block import Block, Floats, Shape
 from foldaway.numerics.kernels import accumulate
 from foldaway.numerics.kernels.siphash import hash_identifiers
 from foldaway.numerics.kernels.weights import Kind
 from foldaway.paper import bootstrap_least_squares
+from foldaway.plan import Bootstrap
 from foldaway.tallies.moments import replicates
 from foldaway.tallies.moments.replicates import Replicates
 from resampling import KEY, close
@@ -28,7 +28,7 @@ KINDS: list[Kind] = ["poisson", "double-or-nothing"]
 
 
 def empty(shape: Shape, count: int, kind: Kind = "poisson") -> Replicates:
-    return Replicates.empty(fa.Bootstrap(count, kind), shape)
+    return Replicates.empty(Bootstrap(count, kind), shape)
 
 
 def hashes(n: int, first: int = 0) -> Any:

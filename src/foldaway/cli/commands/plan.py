@@ -24,6 +24,7 @@ from foldaway.keeping.secret import read_or_make_key
 from foldaway.sources.formats.paths import Stdin, expand
 
 if TYPE_CHECKING:
+    from foldaway.plan import Outcome
     from foldaway.planning.drafting import Look, Roles
 
 app = typer.Typer(name="plan", help="Create and check plans.", no_args_is_help=True)
@@ -207,7 +208,9 @@ def calibrate(
         with closing(connected(database)) as connection:
             calibrated = the_plan.calibrated(connection, query)
     elif files:
-        calibration = fa.Calibration(the_plan)
+        from foldaway.calibrating import Calibration
+
+        calibration = Calibration(the_plan)
         fold_earlier(calibration, the_plan, expand(files), delimiter, {the_plan.arm, the_plan.unit, the_plan.cluster})
         calibrated = calibration.plan()
     else:
@@ -266,7 +269,7 @@ def _look(file: Path, delimiter: str | None, roles: Roles) -> Look:
     return look
 
 
-def _outcome(text: str, columns: Sequence[str]) -> fa.Outcome:
+def _outcome(text: str, columns: Sequence[str]) -> Outcome:
     """A column's mean, or the ratio of two."""
     above, slash, below = text.partition("/")
     if not slash or text in columns:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -18,6 +18,9 @@ from foldaway.cli.terminal.where import ItsServer, find
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import EstimateError, instead_of
 from foldaway.sources.formats.paths import expand
+
+if TYPE_CHECKING:
+    from foldaway.planning import Baseline
 
 app = typer.Typer()
 
@@ -169,14 +172,14 @@ def _is_plan(where: str) -> bool:
     )
 
 
-def _baselines(plan: fa.Plan, earlier: fa.Effects | None, said: Mapping[str, Texts]) -> dict[str, fa.Baseline]:
+def _baselines(plan: fa.Plan, earlier: fa.Effects | None, said: Mapping[str, Texts]) -> dict[str, Baseline]:
     """What is known of each outcome: what was said comes before what an earlier trial shows."""
-    from foldaway.planning import baselines_of
+    from foldaway.planning import Baseline, baselines_of
 
     known = {} if earlier is None else baselines_of(earlier)
     numbers = {field: _numbers(plan, texts, f"--{field}") for field, texts in said.items()}
     for name in numbers["level"]:
-        known[name] = fa.Baseline(**{field: by_name[name] for field, by_name in numbers.items() if name in by_name})
+        known[name] = Baseline(**{field: by_name[name] for field, by_name in numbers.items() if name in by_name})
     names = [outcome.name for outcome in plan.outcomes]
     missing = [name for name in names if name not in known]
     if len(missing) == len(names):

@@ -1,0 +1,23 @@
+"""The modes that a device has; a new one is a file here, and its object in this list."""
+
+from __future__ import annotations
+
+from foldaway_device.errors import PlanError
+from foldaway_device.modes.delta import Delta
+from foldaway_device.modes.mode import Mode
+from foldaway_device.modes.one_message import OneMessage
+from foldaway_device.modes.scores import Scores
+from foldaway_device.modes.sums import Sums
+
+MODES: dict[str, Mode] = {mode.name: mode for mode in (Delta(), OneMessage(), Scores(), Sums())}
+
+
+def mode_of(name: str) -> Mode:
+    """The mode of this name.
+
+    Raises:
+        PlanError: This device has no such mode.
+    """
+    if name in MODES:
+        return MODES[name]
+    raise PlanError(f"this device does not have the plan's mode {name!r}; it has {', '.join(MODES)}.")

@@ -1,0 +1,101 @@
+"""A plan, read from the bytes that a server gives out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from foldaway_device.errors import PlanError
+from foldaway_device.values import Bounds, Value, values_of
+
+
+class Coefficients(NamedTuple):
+    """What the plan predicts values by: centers by column of a covariate, slopes by value and column."""
+
+    center: Mapping[str, float]
+    slopes: Mapping[str, Mapping[str, float]]
+
+
+class Plan(NamedTuple):
+    """The settings that a device reads; `docs/protocol.md` of foldaway describes them.
+
+    Attributes:
+        text: The plan as it was served; nobody writes it again.
+        fingerprint: The SHA-256 of these bytes.
+        regressors: The names of a row's regressors: the intercept, and the columns of the covariates.
+    """
+
+    text: str
+    fingerprint: str
+    name: str
+    arm: str
+    arms: Mapping[str, float]
+    arm_values: Mapping[str, Any]
+    values: Sequence[Value]
+    covariates: Sequence[str]
+    levels: Mapping[str, Sequence[str]]
+    bounds: Mapping[str, Bounds]
+    beyond: str
+    weight: str | None
+    groups: int
+    coefficients: Coefficients | None
+    release: bool
+    retention: float
+    mode: str
+    leverage: str | None
+    device_records: int
+    regressors: Sequence[str]
+
+
+def read_plan(data: bytes) -> Plan:
+    """The plan in these bytes.
+
+    Raises:
+        PlanError: It is none, or not one for devices.
+    """
+    try:
+        text = data.decode()
+        plan = json.loads(text)
+        if "federated" in plan:
+            return _read(plan, text, sha256(data).hexdigest())
+        plan["name"]
+    except (ValueError, LookupError, TypeError, AttributeError, StopIteration):
+        raise PlanError(
+            "this is not a trial's plan: use the bytes that the trial's address with /plan at its end answers with."
+        ) from None
+    raise PlanError("this plan is not for devices: it has no [federated] table.")
+
+
+def _read(plan: dict[str, Any], text: str, fingerprint: str) -> Plan:
+    federated, covariates, levels = plan["federated"], plan.get("covariates", []), plan.get("levels", {})
+    values = {value.name: value for outcome in plan["outcomes"] for value in values_of(outcome)}
+    coefficients = plan.get("coefficients")
+    return Plan(
+        text=text,
+        fingerprint=fingerprint,
+        name=plan["name"],
+        arm=plan["arm"],
+        arms=plan["arms"],
+        arm_values=plan.get("arm_values", {}),
+        values=list(values.values()),
+        covariates=covariates,
+        levels=levels,
+        bounds={column: (lower, upper) for column, (lower, upper) in plan.get("bounds", {}).items()},
+        beyond=plan.get("beyond", "clip"),
+        weight=plan.get("weight"),
+        groups=plan.get("groups", 128),
+        coefficients=coefficients and Coefficients(coefficients.get("center", {}), coefficients.get("slopes", {})),
+        release=plan.get("release") is not None,
+        retention=plan.get("privacy", {}).get("retention", 2_592_000.0),
+        mode=federated["mode"],
+        leverage=federated.get("leverage"),
+        device_records=federated.get("device_records", 1_000),
+        regressors=["1", *(column for name in covariates for column in columns_of(name, levels.get(name)))],
+    )
+
+
+def columns_of(covariate: str, levels: Sequence[str] | None) -> list[str]:
+    """The columns that a covariate makes: itself, or one for each of its levels but the first."""
+    return [covariate] if levels is None else [f"{covariate}[{level}]" for level in levels[1:]]

@@ -1,0 +1,59 @@
+"""Where a device stands, for a person or a script to read."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+Last = Literal["leaving", "counted", "missed", "expired", "expired while pending", "forgotten"]
+"""Telling what was reported, having forgotten the rest; and the ways in which a device ends."""
+
+Standing = Literal["new", "enrolled", "pending", "waiting for coefficients", Last]
+
+ENDED: tuple[Standing, ...] = ("counted", "missed", "expired", "expired while pending", "forgotten")
+
+_MEANING: dict[Standing, str] = {
+    "new": "the server does not know of it yet.",
+    "enrolled": "the server knows that it takes part, and waits for its report.",
+    "pending": "what it sent waits at the server for others to make up a cohort; report again later.",
+    "waiting for coefficients": "what it sent is safe; report again when the trial has been closed.",
+    "leaving": "everything was deleted but what it has reported, which goes when it is safe; report again later.",
+    "counted": "its part is done, and nothing of its records is kept.",
+    "missed": "the trial ended without its report, or its reply, and nothing of its records is kept.",
+    "expired": "what its records came to was deleted, for it had been kept as long as the plan allows; its report, or "
+    "its reply, will be missing.",
+    "expired while pending": "its report was deleted, for it had been kept as long as the plan allows; whether it was "
+    "counted is not known.",
+    "forgotten": "everything was deleted; it cannot take part in this trial again.",
+}
+
+
+class Status(NamedTuple):
+    """Where a device stands.
+
+    Attributes:
+        trial: The trial's name.
+        state: In one word, or three.
+        records: How many records the device has taken.
+
+    Example:
+        >>> print(Status("checkout", "counted", 3))
+        checkout: counted (3 records taken): its part is done, and nothing of its records is kept.
+    """
+
+    trial: str
+    state: Standing
+    records: int
+
+    @property
+    def settled(self) -> bool:
+        """Whether reporting again would change nothing."""
+        return self.state in ENDED
+
+    @property
+    def meaning(self) -> str:
+        """The state in a sentence."""
+        return _MEANING[self.state]
+
+    def __str__(self) -> str:
+        records = f"{self.records} record{'' if self.records == 1 else 's'}"
+        return f"{self.trial}: {self.state} ({records} taken): {self.meaning}"
