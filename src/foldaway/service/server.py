@@ -221,7 +221,10 @@ def admit(settings: Settings, store: Store) -> list[str]:
     if file is None and settings.data is not None:
         file = settings.data / ADMIN_TOKEN
     if file is None:
-        return ["Nobody has an admin token yet: issue one with foldaway token recover, or preset FOLDAWAY_ADMIN_TOKEN."]
+        return [
+            "Nobody has an admin token yet: issue one with `foldaway token issue admin --database URL`, or preset "
+            "FOLDAWAY_ADMIN_TOKEN."
+        ]
     text, unwritten = new_token(), "the admin token {} cannot be written: {}."
     with instead_of(OSError, lambda error: FoldawayError(unwritten.format(file, error.strerror))):
         replace_file(file, f"{text}\n".encode(), private=True)

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from foldaway.cli.commands.serve import Config, Data, Database, KeyFile, PasswordFile, VersionKeys
-from foldaway.cli.terminal.connecting import QUESTION, Authority, Server, Token, connect, extra
+from foldaway.cli.terminal.connecting import QUESTION, Authority, Reader, Server, Token, connect, extra
 from foldaway.cli.terminal.options import AsJson, flag
 from foldaway.cli.terminal.printing import print_json
+from foldaway.cli.terminal.server_settings import Config, Data, Database, KeyFile, PasswordFile, VersionKeys, opened
 from foldaway.cli.terminal.words import WIDTH
 from foldaway.errors import ServerError
 from foldaway.table import ABSENT, text_table
@@ -73,8 +73,6 @@ def issue(
             "reports of devices to a trial, site to send a site's tallies, read for effects, metrics for /metrics.",
         ),
     ],
-    server: Server,
-    token: Token,
     trial: Annotated[
         str | None, typer.Argument(metavar="TRIAL", help="The trial's name, for ingest, site and read.")
     ] = None,
@@ -89,11 +87,29 @@ def issue(
     units: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="For site: the most units that the site may bring in all.")
     ] = None,
+    server: Annotated[str | None, typer.Option(envvar="FOLDAWAY_SERVER", help="The server's address.")] = None,
+    token: Reader = None,
     ca: Authority = None,
+    preset: Annotated[
+        bool,
+        flag(
+            "preset", "Print an admin token that no server knows yet, to set as FOLDAWAY_ADMIN_TOKEN before it starts."
+        ),
+    ] = False,
+    revoke_others: Annotated[
+        bool, flag("revoke-others", "With --data or --database: revoke all other admin tokens, in case one was stolen.")
+    ] = False,
+    data: Data = None,
+    database: Database = None,
+    key_file: KeyFile = None,
+    database_password_file: PasswordFile = None,
+    version_keys: VersionKeys = None,
+    config: Config = None,
 ) -> None:
     """Issue a token and print it. It is shown only once.
 
-    A team's token issues tokens for its own trials.
+    A running server needs an admin token for this, or for the trials of a team that team's token. Where the server's
+    database and key are, --data or --database issue a token without one, for example when all admin tokens are lost.
     """
     if trial is None and scope in ("ingest", "site", "read"):
         raise ServerError(f"name the trial that the token is for: foldaway token issue {scope} TRIAL.")
@@ -105,9 +121,33 @@ def issue(
         )
     if (team is None) != (scope != "team"):
         raise ServerError("a team's token, and no other, names its team: foldaway token issue team --team NAME.")
-    with connect(server, token, ca) as client:
-        made = client.issue_token(scope, trial, units=units, team=team, label=label, expires_in=expires)
-    print(made["token"])
+    if trial is not None and scope not in ("ingest", "site", "read"):
+        raise ServerError(f"this token is for no single trial: foldaway token issue {scope}, without a trial.")
+    if (preset or revoke_others) and scope != "admin":
+        raise ServerError("--preset and --revoke-others are for admin tokens.")
+    offline = data is not None or database is not None
+    if revoke_others and not offline:
+        raise ServerError("--revoke-others needs the server's database: name it with --data or --database.")
+    if preset:
+        with extra():
+            from foldaway.service.keys.tokens import new_token
+
+        print(new_token())
+    elif offline:
+        tokens = opened(data, database, key_file, database_password_file, version_keys, new=False).tokens
+        from foldaway.service.keys.tokens import Wanted
+
+        wanted = Wanted(scope, trial, units, team, label, expires)
+        print(tokens.replace_admins(wanted) if revoke_others else tokens.issue(wanted)[1])
+    elif not server or not token:
+        raise ServerError(
+            "name the server and an admin token, in --server and --token or FOLDAWAY_SERVER and FOLDAWAY_TOKEN; or, "
+            "where the server's database is, --data or --database."
+        )
+    else:
+        with connect(server, token, ca) as client:
+            made = client.issue_token(scope, trial, units=units, team=team, label=label, expires_in=expires)
+        print(made["token"])
 
 
 @app.command("revoke")
@@ -121,35 +161,3 @@ def revoke(
     with connect(server, token, ca) as client:
         client.revoke_token(id)
     print(f"The token {id} is revoked.")
-
-
-@app.command("new")
-def new() -> None:
-    """Print a new token. No server knows it yet. Set it as FOLDAWAY_ADMIN_TOKEN before you start the server."""
-    with extra():
-        from foldaway.service.keys.tokens import new_token
-
-    print(new_token())
-
-
-@app.command("recover")
-def recover(
-    data: Data = None,
-    database: Database = None,
-    key_file: KeyFile = None,
-    database_password_file: PasswordFile = None,
-    version_keys: VersionKeys = None,
-    config: Config = None,
-    revoke_others: Annotated[
-        bool, flag("revoke-others", "Revoke all other admin tokens, in case one was stolen.")
-    ] = False,
-) -> None:
-    """Issue an admin token when all others are lost. It needs the server's database and key, but no running server."""
-    with extra():
-        from foldaway.service.server import Settings, open_store
-
-    settings = Settings(
-        data, database, key_file=key_file, password_file=database_password_file, version_keys=version_keys
-    )
-    store = open_store(settings, new=False)
-    print(store.tokens.recover(revoke_others=revoke_others))

@@ -40,9 +40,10 @@ class TokenTable(SealedTable):
         """Take a token that was made elsewhere for an admin's; the same one again changes nothing.
 
         Raises:
-            ServerError: It is not one of `foldaway token new`, was revoked, or is another's.
+            ServerError: It is not one of `foldaway token issue admin --preset`, was revoked, or is another's.
         """
-        with instead_of(ValueError, ServerError("the preset admin token is not one; make it with foldaway token new.")):
+        none = "the preset admin token is not one; make it with `foldaway token issue admin --preset`."
+        with instead_of(ValueError, ServerError(none)):
             row = row_of(text, Wanted("admin"))
         with self._writing.begin() as connection:
             insert_new(connection, TOKENS, [msgspec.structs.asdict(row)])
@@ -50,10 +51,10 @@ class TokenTable(SealedTable):
         if not verify(text, kept) or kept is None or kept.scope != "admin":
             raise ServerError("the preset admin token was revoked, or is that of another; make a new one.")
 
-    def recover(self, *, revoke_others: bool) -> str:
-        """A new admin token, for whoever holds the database and its key; on demand in place of all others."""
-        others = self.admins() if revoke_others else []
-        _, text = self.issue(Wanted("admin"))
+    def replace_admins(self, wanted: Wanted) -> str:
+        """A new admin token, in place of all others."""
+        others = self.admins()
+        _, text = self.issue(wanted)
         for row in others:
             self.revoke(row.id)
         return text

@@ -67,5 +67,5 @@ def read_trial(connection: sa.Connection, name: str, *, lock: Lock = None) -> Tr
     """A trial by its name; UnknownTrial if there is none."""
     row = find_trial(connection, name, lock=lock)
     if row is None:
-        raise UnknownTrial("there is no trial with this name; `foldaway trial list` shows all trials.")
+        raise UnknownTrial("there is no trial with this name; `foldaway trial status` shows all trials.")
     return row

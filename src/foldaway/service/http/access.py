@@ -215,7 +215,7 @@ def token_routes(access: Access, patience: float) -> list[Any]:
             raise IngestError(
                 409,
                 "this is the only valid admin token: issue another one first (`foldaway token issue admin`), or "
-                "replace it where the server runs (`foldaway token recover --revoke-others`).",
+                "replace it where its database is (`foldaway token issue admin --revoke-others --data FOLDER`).",
             )
         if not await access.revoke(id, request.scope["state"]["token"].team):
             raise IngestError(404, "there is no token with this id; `foldaway token list` shows the ids of all tokens.")

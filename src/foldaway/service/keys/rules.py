@@ -57,7 +57,7 @@ def refused(scopes: Sequence[Scope], trial: str | None, sent: TokenRow) -> str:
 
 def not_its_teams(row: TokenRow) -> str:
     """What a team's token is told of a trial that belongs to nobody, to another team, or is not there."""
-    return f"the team {row.team} has no trial of this name; `foldaway trial list` shows those that it has."
+    return f"the team {row.team} has no trial of this name; `foldaway trial status` shows those that it has."
 
 
 def unknown(scopes: Sequence[Scope], trial: str | None, sent: TokenRow | None, *, came: bool) -> str:
