@@ -10,7 +10,7 @@ from typing import NamedTuple
 from foldaway.auditing.audit import audit
 from foldaway.effects import Effects
 from foldaway.effects.door import TOLD
-from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialClosed, Unreleased, many
+from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialClosed, UnknownTrial, Unreleased, many
 from foldaway.federated.coordinator.closing import would_be_without_effects
 from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import too_early
@@ -186,16 +186,21 @@ class RecordTrials:
         try:
             if self._store.trial(name).status != "open":
                 collector.leave_out_pending()
-                del self._collectors[name]
-                self._answers.drop(name)
+                self._let_go(name)
             else:
                 collector.commit_if_due()
                 self._note_stored(name, collector)
                 with suppress(TooEarly):
                     self._told(collector.plan, self._store.shards.all(name), on_tick=True)
+        except UnknownTrial:  # it was closed and removed elsewhere
+            self._let_go(name)
         except FoldawayError as error:
             return [error]
         return []
+
+    def _let_go(self, name: str) -> None:
+        del self._collectors[name]
+        self._answers.drop(name)
 
     def stop(self) -> list[GivenUp]:
         """Commit what the cohort allows; the rest is given up here, and still with its producers if it has a number."""
