@@ -24,7 +24,6 @@ ROOMS = (
     "cli/commands",
     "cli/terminal",
     "simulation",
-    "simulation/federated",
     "service",
     "service/http",
     "service/collecting",

@@ -21,10 +21,10 @@ from foldaway.cli.terminal.words import in_lines, tell
 from foldaway.errors import PlanError, SourceError, did_you_mean, instead_of
 from foldaway.evidence.ledger import head_sentence
 from foldaway.keeping.secret import read_or_make_key
-from foldaway.plan import Outcome
 from foldaway.sources.formats.paths import Stdin, expand
 
 if TYPE_CHECKING:
+    from foldaway.plan import Outcome
     from foldaway.planning.drafting import Look, Roles
 
 app = typer.Typer(name="plan", help="Create and check plans.", no_args_is_help=True)

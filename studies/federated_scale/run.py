@@ -25,9 +25,9 @@ from foldaway.plan import Plan
 from foldaway.plan.analysis import errors_of
 from foldaway.plan.vocabulary import ERRORS, best
 from foldaway.service.keys.tokens import new_token
-from foldaway.simulation.federated.clients import work
-from foldaway.simulation.federated.population import World
-from foldaway.simulation.federated.summary import Summary, analysed
+from studies.federated_scale.clients import work
+from studies.federated_scale.population import World
+from studies.federated_scale.summary import Summary, analysed
 
 OnClients = Callable[[str, int], None]
 
@@ -90,7 +90,6 @@ def simulate(world: World, *, processes: int = 2, progress: OnClients = lambda w
             disk=disk,
             worked=worked,
             integrity=about.get("integrity"),
-            notes=effects.notes,
             estimate=effect.estimate,
             std_error=effect.std_error,
             kept=analysed(world, reported_only=not world.replies),
@@ -160,7 +159,7 @@ class Coordinator(NamedTuple):
 
     def close(self, deadline: int) -> dict[str, Any]:
         """Close the trial, with so many seconds for reports that are still to come."""
-        few = FoldawayError("too few devices have reported for effects; simulate more --clients, or less --drop-out.")
+        few = FoldawayError("too few devices have reported for effects; simulate more clients, or fewer that drop out.")
         with (
             instead_of(ServerError, lambda refused: few if refused.status == 409 else None),
             Client(self.url, self.admin) as client,

@@ -16,7 +16,7 @@ from foldaway.federated.device.device import Device
 from foldaway.federated.device.state import DeviceState, MemoryStore
 from foldaway.federated.link import HttpLink
 from foldaway.federated.messages import Coefficients, Kind, Received, new_number
-from foldaway.simulation.federated.population import CHUNK, Client, Role, World, clients
+from studies.federated_scale.population import CHUNK, Client, Role, World, clients
 
 # Devices of one process that talk at once: as many connections as are kept open.
 THREADS = 16

@@ -1,14 +1,18 @@
-"""What does a federated trial with very many devices cost its coordinator, and does it still give the right answer?"""
+"""What does a federated trial with very many devices cost its coordinator, and does it still give the right answer?
+
+``population`` is the simulated world, ``clients`` the devices of one process, ``run`` the coordinator's process and the
+whole trial, and ``summary`` what came out, beside the analysis of kept rows that it is held against.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 
-from foldaway.simulation.federated.population import World
-from foldaway.simulation.federated.run import simulate
-from foldaway.simulation.federated.summary import Summary
 from studies import findings as pages
+from studies.federated_scale.population import World
+from studies.federated_scale.run import simulate
+from studies.federated_scale.summary import Summary
 from studies.findings import Findings, options_of, publish
 
 NAME = "federated_scale"
@@ -43,7 +47,7 @@ def findings(found: Sequence[Summary], processes: int) -> Findings:
     told = f" Integrity in mode scores: {', '.join(verdicts)}." if verdicts else ""
     return Findings(
         "A federated trial with very many devices",
-        f"""`foldaway federated simulate` runs the real device code, with its state in memory, in {processes} processes
+        f"""The real device code runs, with its state in memory, in {processes} processes
         with 16 connections each, against a real `foldaway serve` on the same machine (SQLite, HTTP on loopback).
         Devices join, take one to five records, and report; 10 % never report, and 5 % report after the end. One in
         twenty of the others asks after the end whether it was counted. In mode scores, all devices send moments, and
@@ -103,7 +107,6 @@ def main(arguments: Sequence[str] = ()) -> None:
             continue
         world = World(clients, mode, drop_out=0.1, late=0.05, seed=options.seed, ask_again=0.05)
         found.append(simulate(world, processes=options.processes, progress=_Told(mode, clients)))
-        print(found[-1], file=sys.stderr, flush=True)
     publish(findings(found, options.processes), NAME, options)
     if options.write:
         page = pages.PAGES / f"{NAME}.md"

@@ -1,0 +1,71 @@
+"""``foldaway site run``: a site that keeps its records, and sends only tallies."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import foldaway as fa
+from foldaway.cli.terminal.connecting import Authority, Server, Token
+from foldaway.cli.terminal.options import AsJson, PlanFile
+from foldaway.cli.terminal.printing import print_json
+from foldaway.cli.terminal.progress import file_progress
+from foldaway.cli.terminal.words import in_lines, tell_waiting
+from foldaway.sources.formats.paths import expand
+from foldaway.table import text_table
+
+app = typer.Typer(name="site", help="Run a site that keeps its records.", no_args_is_help=True)
+
+
+@app.command("run")
+def run(
+    plan: PlanFile,
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="The site's files of records, or globs.")],
+    server: Server,
+    token: Token,
+    folder: Annotated[
+        str,
+        typer.Option(
+            help="A folder where this site writes NAME.site: a random number and a digest of the files, so that they "
+            "are counted once; in mode sums also the key of its groups, until the sums are stored. Each site needs its "
+            "own."
+        ),
+    ] = "~/.foldaway",
+    ca: Authority = None,
+    json: AsJson = False,
+) -> None:
+    """Fold a site's records here and send its tallies, once. Each unit is a cluster.
+
+    What was sent is marked in ~/.foldaway, or the folder that --folder names; no record is in it.
+    """
+    from foldaway.federated.link import HttpLink, trial_address
+    from foldaway.federated.site.site import fold_site, send_site
+
+    the_plan = fa.Plan.load(plan)
+    address, _ = trial_address(server, the_plan.name)
+    with file_progress(expand(files)) as progress:
+        trial = fold_site(the_plan, files, folder, progress=progress)
+    link = HttpLink(address, token, verify=True if ca is None else str(ca), told=tell_waiting)
+    try:
+        sent = send_site(trial, files, link, folder)
+    finally:
+        link.close()
+    if json:
+        print_json(sent._asdict())
+        return
+
+    tallies = f"{sent.bytes:,} bytes of tallies were sent"
+    if sent.repeated:
+        tallies = "the coordinator already has these tallies from an earlier run, and did not count them again"
+    print(in_lines(f"{the_plan.name}: the site's records stay here; {tallies}."))
+    print()
+    rows = [[arm, f"{units:,}", f"{sent.records[arm]:,}"] for arm, units in sent.units.items()]
+    print(text_table(["arm", "units", "records"], rows))
+    print()
+    if sent.durable:
+        print(in_lines("The coordinator has stored these tallies, and they are safe there even after a crash."))
+    else:
+        print(in_lines("They are not stored yet. Run the same command again later: they are counted only once."))
+    mark = f"{the_plan.name}.site in {folder}"
+    print(in_lines(f"Keep {mark} until the trial is closed. Without it, another run would count the site twice."))
