@@ -353,7 +353,7 @@ def test_the_command_sends_and_says_what_it_sent(mode: str, server: Served, tmp_
     refused = run(tmp_path / "nowhere.parquet", code=1)
     assert refused.stderr.startswith("error: ")
     # One more joins and never reports: the close waits for it, and says so even where no bar is drawn.
-    trial.link.post("enrolments", encoded(Enrolment(new_number(), plan.control)))
+    trial.link.ask("POST", "/enrolments", encoded(Enrolment(new_number(), plan.control)), until=0.0)
     env = {"FOLDAWAY_TOKEN": server.admin, "FOLDAWAY_SERVER": server.url}
     closed = foldaway("end", plan.name, "--yes", "--deadline", "0.5", "--share", "1", env=env)
     assert re.search(r"Waiting until [-0-9]+ [:+0-9]+, or until 100 % of the devices have reported\.", closed.stderr)
