@@ -65,9 +65,9 @@ class Served(Server):
         headers = {**({"Authorization": f"Bearer {text}"} if text else {}), **request.pop("headers", {})}
         return self._http.request(method, self.url + path, headers=headers, **request)
 
-    def create(self, name: str, **settings: Any) -> dict[str, str]:
-        """Register a trial; its tokens."""
-        answer = self.ask("POST", "/v1/trials", json={**PLAN, "name": name, **settings})
+    def create(self, name: str, token: str | None = None, **settings: Any) -> dict[str, str]:
+        """Register a trial, as an admin or with a token; its tokens."""
+        answer = self.ask("POST", "/v1/trials", token, json={**PLAN, "name": name, **settings})
         assert answer.status_code == 201, answer.text
         made: dict[str, str] = answer.json()
         return made

@@ -44,7 +44,7 @@ def compose() -> dict[str, Any]:
 
 def variables() -> set[str]:
     """The environment variables of `foldaway serve`."""
-    command = typer.main.get_command(app).commands["serve"]  # type: ignore[attr-defined]
+    command = typer.main.get_command(app)
     return {variable for each in command.params for variable in ([each.envvar] if isinstance(each.envvar, str) else [])}
 
 

@@ -33,6 +33,7 @@ from foldaway.errors import FoldawayError, ServerError, UntrustedServer
 from foldaway.service.collecting.service import Service
 from foldaway.service.database.databases import postgres_engine
 from foldaway.service.http.app import make_app
+from foldaway.service.keys.tokens import Wanted
 from foldaway.service.server import Settings, _in_the_clear, _password
 from foldaway.sources.formats.body import Limits
 from postgres import Postgres
@@ -57,7 +58,7 @@ def test_a_bug_is_told_to_the_log_by_type_and_place_alone(
     folder: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     service = Service(folder.open(), "main", Limits())
-    token = service.store.tokens.issue("admin")[1]
+    token = service.store.tokens.issue(Wanted("admin"))[1]
 
     def broken(*_: Any) -> None:
         value = SECRET

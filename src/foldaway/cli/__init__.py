@@ -1,7 +1,7 @@
 """The command line.
 
 Each module of ``commands`` has the commands of its name, and those that belong to them: ``run`` also demo, ``state``
-merge and look, ``asking`` effects, report and certificate, ``evidence`` verify, ``serve`` also key and rotate.
+merge and look, ``asking`` effects, report and certificate, ``evidence`` verify.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from foldaway.cli.commands import (
     consume,
     end,
     evidence,
+    key,
     plan,
     power,
     run,
@@ -76,7 +77,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_FAMILIES = (plan, power, run, sql, state, asking, end, audit, evidence, consume, serve, trial, token, send, site)
+_FAMILIES = (plan, power, run, sql, state, asking, end, audit, evidence, consume, serve, key, trial, token, send, site)
 for family in _FAMILIES:
     app.add_typer(family.app)
 

@@ -56,12 +56,28 @@ class Questions:
         """All tokens, without their secrets."""
         return cast(list[dict[str, Any]], self._asking.ask_json("GET", "/v1/tokens"))
 
-    def issue_token(self, scope: str, trial: str | None = None, units: int | None = None) -> dict[str, Any]:
-        """A new token: ``"admin"``, ``"metrics"``, or ``"ingest"``, ``"site"`` or ``"read"`` for one trial.
+    def issue_token(
+        self,
+        scope: str,
+        trial: str | None = None,
+        *,
+        units: int | None = None,
+        team: str | None = None,
+        label: str | None = None,
+        expires_in: int | None = None,
+    ) -> dict[str, Any]:
+        """A new token.
 
-        A site's says how many units the site may bring at most.
+        Args:
+            scope: ``"admin"``, ``"metrics"``, ``"team"``, or ``"ingest"``, ``"site"`` or ``"read"`` for one trial.
+            trial: The trial's name.
+            units: Of a site's, how many units the site may bring at most.
+            team: Of a team's, the team's name.
+            label: What it is for.
+            expires_in: After how many seconds it is no longer good.
         """
-        return self._asking.ask_json("POST", "/v1/tokens", json=_said(scope=scope, trial=trial, units=units))
+        wanted = _said(scope=scope, trial=trial, units=units, team=team, label=label, expires_in=expires_in)
+        return self._asking.ask_json("POST", "/v1/tokens", json=wanted)
 
     def revoke_token(self, id: str) -> None:
         """Revoke a token, by its id."""

@@ -29,7 +29,7 @@ from foldaway.service.http.connections import Connection, most_connections
 from foldaway.service.http.monitoring import catch_library_logs, log
 from foldaway.service.http.origins import exact_origins
 from foldaway.service.http.rates import UNLIMITED, Rates
-from foldaway.service.keys.tokens import new_token
+from foldaway.service.keys.tokens import Wanted, new_token
 from foldaway.service.keys.vault import Vault
 from foldaway.sources.formats.body import Limits
 
@@ -218,11 +218,14 @@ def admit(settings: Settings, store: Store) -> list[str]:
     if tokens.admins():
         return []
     if file is None and sys.stdout.isatty():
-        return [f"admin token, shown this once: {tokens.issue('admin')[1]}", _EXPORT]
+        return [f"admin token, shown this once: {tokens.issue(Wanted('admin'))[1]}", _EXPORT]
     if file is None and settings.data is not None:
         file = settings.data / ADMIN_TOKEN
     if file is None:
-        return ["Nobody has an admin token yet: issue one with foldaway token recover, or preset FOLDAWAY_ADMIN_TOKEN."]
+        return [
+            "Nobody has an admin token yet: issue one with `foldaway token issue admin --database URL`, or preset "
+            "FOLDAWAY_ADMIN_TOKEN."
+        ]
     text, unwritten = new_token(), "the admin token {} cannot be written: {}."
     with instead_of(OSError, lambda error: FoldawayError(unwritten.format(file, error.strerror))):
         replace_file(file, f"{text}\n".encode(), private=True)

@@ -34,13 +34,13 @@ def test_rotate_changes_the_key_and_loses_nothing(tmp_path: Path, folder: Path, 
     key = tmp_path / "key"
     key.write_text(bytes(range(32)).hex() + "\n")
     key.chmod(0o600)
-    done = foldaway("rotate", "--data", server.data, "--key-file", key)
+    done = foldaway("key", "rotate", "--data", server.data, "--key-file", key)
     assert "new key" in done.stdout
     assert bytes(range(32)).hex() not in key.read_text()
     server._arguments += ["--key-file", str(key)]
     with server:
         assert "2,000" in foldaway("trial", "status", "kept", env=envs["read"]).stdout
-    assert foldaway("rotate", code=1).stderr.startswith("error: say where")
+    assert foldaway("key", "rotate", code=1).stderr.startswith("error: say where")
 
 
 def test_serve_as_anybody_would(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_serve_as_anybody_would(tmp_path: Path) -> None:
         assert Path(said[2]).stat().st_mode & 0o777 == 0o600
         admin = Path(said[2]).read_text().strip()
         exported = {"FOLDAWAY_SERVER": said[1], "FOLDAWAY_TOKEN": admin}
-        assert "There are no trials yet" in foldaway("trial", "list", env=exported).stdout
+        assert "There are no trials yet" in foldaway("trial", "status", env=exported).stdout
         assert (tmp_path / "trials").stat().st_mode & 0o777 == 0o700
         assert (tmp_path / "trials" / "master.key").stat().st_mode & 0o777 == 0o600
         time.sleep(0.2)
@@ -111,7 +111,7 @@ def test_a_start_that_is_interrupted_is_quiet_and_stores_no_token_that_nobody_sa
 
 def test_settings_come_from_flags_then_the_environment_then_a_file(tmp_path: Path, served_from: Nursery) -> None:
     """And an admin token that was preset is the one; all others are lost, until it is recovered."""
-    preset = foldaway("token", "new").stdout.strip()
+    preset = foldaway("token", "issue", "admin", "--preset").stdout.strip()
     file, address = tmp_path / "foldaway.toml", "http://127.0.0.1:{}".format
     ports = [free_port() for _ in range(3)]
     file.write_text(f'data = "{tmp_path}/trials"\nport = {ports[0]}\nadmin-token = "{preset}"\nquiet = true\n')
@@ -127,7 +127,7 @@ def test_settings_come_from_flags_then_the_environment_then_a_file(tmp_path: Pat
         server._arguments = ["serve", "--config", str(file), *flags]
         with server:
             exported = {"FOLDAWAY_SERVER": server.url, "FOLDAWAY_TOKEN": preset}
-            assert "There are no trials yet" in foldaway("trial", "list", env=exported).stdout
+            assert "There are no trials yet" in foldaway("trial", "status", env=exported).stdout
             let_in = [_lets_in(server, origin) for origin in PAGES]
             assert let_in == [True, "FOLDAWAY_ALLOW_ORIGIN" in environment]
             if flags:
@@ -155,12 +155,15 @@ def _manage_tokens(exported: dict[str, str], file: Path) -> None:
     assert "revoked" in foldaway("token", "revoke", rows[1]["id"], env=exported).stdout
     assert "`foldaway token list` shows" in foldaway("token", "revoke", "nonsense", code=1, env=exported).stderr
     shown = foldaway("token", "list", env=exported).stdout
-    assert [line.split()[-1] for line in shown.splitlines()[2:]] == ["valid", "revoked"]
+    assert [line.split()[1] for line in shown.splitlines()[2:]] == ["never", "revoked"]
     assert max(map(len, shown.splitlines())) <= 80
-    lost = foldaway("token", "recover", "--config", file, "--revoke-others", env={"FOLDAWAY_KEY": KEY}).stdout.strip()
+    again = ("token", "issue", "admin", "--config", file)
+    assert "needs the server's database" in foldaway(*again[:3], "--revoke-others", code=1, env=exported).stderr
+    assert "name the server" in foldaway(*again[:3], code=1).stderr
+    lost = foldaway(*again, "--revoke-others", env={"FOLDAWAY_KEY": KEY}).stdout.strip()
     recovered = exported | {"FOLDAWAY_TOKEN": lost}
     time.sleep(1.1)  # for as long as a server trusts a token without another look
-    assert "valid bearer token" in foldaway("token", "list", code=1, env=exported).stderr
+    assert "an admin token was sent, which was revoked" in foldaway("token", "list", code=1, env=exported).stderr
     assert "metrics" in foldaway("token", "list", env=recovered).stdout
 
 
@@ -172,7 +175,7 @@ def _manage_tokens(exported: dict[str, str], file: Path) -> None:
         ('allow-origin = "https://a.example"', "must be a list of text"),
         ('data = "x"\nallow-origin = ["https://a.example/"]', "write an origin as browsers do"),
         (f'admin-token = "{SECRET}', "is not TOML"),
-        (f'data = "x"\nadmin-token = "{SECRET}"', "make it with foldaway token new"),
+        (f'data = "x"\nadmin-token = "{SECRET}"', "make it with `foldaway token issue admin --preset`"),
     ],
 )
 def test_what_is_wrong_with_a_configuration_is_said_without_its_secrets(
@@ -187,21 +190,21 @@ def test_what_is_wrong_with_a_configuration_is_said_without_its_secrets(
 
 def test_a_key_is_made_with_a_command_and_never_replaced(tmp_path: Path) -> None:
     file = tmp_path / "master.key"
-    foldaway("key", file)
+    foldaway("key", "new", file)
     assert re.fullmatch("[0-9a-f]{64}\n", file.read_text())
     assert file.stat().st_mode & 0o777 == 0o600
     before = file.read_text()
-    assert "cannot be made: File exists" in foldaway("key", file, code=1).stderr
+    assert "cannot be made: File exists" in foldaway("key", "new", file, code=1).stderr
     assert file.read_text() == before
-    assert re.fullmatch("[0-9a-f]{64}\n", foldaway("key", "-").stdout)
+    assert re.fullmatch("[0-9a-f]{64}\n", foldaway("key", "new", "-").stdout)
 
 
 @pytest.mark.parametrize(
     ("missing", "words"),
     [
         ("litestar", ["serve", "--data", "x"]),
-        pytest.param("sqlalchemy", ["rotate", "--data", "x"], marks=pytest.mark.slow),
-        ("httpx", ["trial", "list", "--server", "http://x", "--token", "x"]),
+        pytest.param("sqlalchemy", ["key", "rotate", "--data", "x"], marks=pytest.mark.slow),
+        ("httpx", ["trial", "status", "--server", "http://x", "--token", "x"]),
     ],
 )
 def test_without_the_extra_it_says_what_to_install(missing: str, words: list[str], tmp_path: Path) -> None:

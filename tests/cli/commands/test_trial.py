@@ -41,7 +41,7 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
         r"life\s+open\s+3,000\s+100\s+0\n\nCounts of records are rounded, and in effects each arm's by itself",
         status,
     )
-    assert "life" in foldaway("trial", "list", env=admin(server)).stdout
+    assert "life" in foldaway("trial", "status", env=admin(server)).stdout
     effects = foldaway("effects", "life", env=as_read).stdout
     assert "\nrevenue  " in effects
     assert "final" not in effects
@@ -60,7 +60,7 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     for day in ("day1", "day2"):
         whole.fold(pq.read_table(folder / f"{day}.parquet"))
     refused = foldaway("effects", "life", "--exact", code=1, env=as_read).stderr
-    assert "This token does not allow that: this takes an admin token." in refused
+    assert "this needs an admin token; you sent a read token for life." in refused
     answer = json.loads(foldaway("effects", "life", "--exact", "--json", env=admin(server)).stdout)
     expected = json.loads(whole.effects().to_json())
     for ours, theirs in zip(answer["effects"]["effects"], expected["effects"], strict=True):
@@ -91,7 +91,7 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     assert refused.startswith("error: life is closed: it takes no more records, and no tokens were issued.")
     assert foldaway("token", "list", env=admin(server)).stdout == tokens
     wrong = foldaway("send", "life", folder / "day1.parquet", code=1, env=as_read).stderr
-    assert "This token does not allow that: this takes the trial's ingest token or an admin token." in wrong
+    assert "this needs an ingest token for life; you sent a read token for life." in wrong
     late = foldaway("send", "life", folder / "day1.parquet", env=as_ingest).stdout  # it has all of this already
     assert "life is closed. 2,000 records of these files came before that" in late
     plan_file(folder, "empty")
@@ -114,10 +114,10 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
         (["send", "wrong", "faulty.csv"], "faulty.csv, first in line 3: "),
         (["send", "wrong", "ragged.ndjson"], "lines that are not records: 1. Correct them first."),
         (["trial", "create", "nothing.toml"], "nothing.toml"),
-        (["trial", "list", "--server", "localhost"], "begins with http"),
-        (["trial", "list", "--server", "http://[::"], "cannot be used"),
-        (["trial", "list", "--ca", "nothing.pem"], "cannot be used"),
-        (["trial", "list", "--token", "fa_x"], "token is needed: this takes the trial's read token or an admin token."),
+        (["trial", "status", "--server", "localhost"], "begins with http"),
+        (["trial", "status", "--server", "http://[::"], "cannot be used"),
+        (["trial", "status", "--ca", "nothing.pem"], "cannot be used"),
+        (["trial", "status", "--token", "fa_x"], "not complete, or not of this server; this needs a read token."),
     ],
 )
 def test_errors_are_sentences_without_values(
@@ -140,13 +140,13 @@ def test_errors_are_sentences_without_values(
 
 
 def test_what_is_missing_is_named() -> None:
-    done = foldaway("trial", "list", code=2, env={"FOLDAWAY_SERVER": "", "FOLDAWAY_TOKEN": ""})
+    done = foldaway("trial", "status", code=2, env={"FOLDAWAY_SERVER": "", "FOLDAWAY_TOKEN": ""})
     assert "--server" in done.stderr
     assert "FOLDAWAY_SERVER" in done.stderr
     assert max(map(len, done.stderr.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("words", [["serve"], ["send"], ["rotate"], ["trial"], ["trial", "create"]])
+@pytest.mark.parametrize("words", [["serve"], ["send"], ["key"], ["token", "issue"], ["trial"], ["trial", "create"]])
 def test_help_fits(words: list[str]) -> None:
     done = foldaway(*words, "--help")
     assert max(map(len, done.stdout.splitlines())) <= 80

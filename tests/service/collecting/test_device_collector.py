@@ -34,6 +34,7 @@ from foldaway.service.collecting.answers import Answer
 from foldaway.service.collecting.record_trials import Sent
 from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store
+from foldaway.service.keys.tokens import Wanted
 from foldaway.service.keys.vault import Vault
 from foldaway.sources.formats.body import Limits
 from plans import SMALL
@@ -449,7 +450,7 @@ def test_a_commit_that_comes_too_late_does_not_refuse_what_is_durable(
 
 def test_a_site_s_token_is_good_for_so_many_units_in_all(service: Service) -> None:
     plan, _ = begun(service, "one-message", count=0, unit="u", records_per_unit="together")
-    token, _ = service.store.tokens.issue("site", plan.name, 10)
+    token, _ = service.store.tokens.issue(Wanted("site", plan.name, 10))
     site = fa.Trial(plan)
     site.fold({"group": ["a"] * 4, "u": [1, 2, 3, 4], "y": [1.0, 2.0, 4.0, 3.0]})
     numbers = [new_number() for _ in range(3)]

@@ -28,6 +28,7 @@ from foldaway.service.collecting.record_inbox import RecordInbox
 from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store
 from foldaway.service.http.app import make_app
+from foldaway.service.keys.tokens import Wanted
 from foldaway.sources.formats.body import Decoded, Limits
 from foldaway.tallies import arms_of
 from plans import in_parts
@@ -215,7 +216,7 @@ def test_a_trial_closed_too_early_has_no_effects(folder: Place) -> None:
 def served(folder: Place) -> Iterator[tuple[str, str, Service]]:
     """A server in a thread of this process, and its administrator's token."""
     service = Service(folder.open(), "main", Limits())
-    token = service.store.tokens.issue("admin")[1]
+    token = service.store.tokens.issue(Wanted("admin"))[1]
     port = free_port()
     config = uvicorn.Config(
         make_app(service, quiet=True), host="127.0.0.1", port=port, http="h11", loop="asyncio", log_config=None

@@ -9,7 +9,7 @@ import pytest
 import foldaway as fa
 from foldaway.errors import IngestError, SequenceGap, TrialClosed
 from foldaway.service.collecting.numbers import Numbers, Producers, Sequences
-from foldaway.service.keys.tokens import issue
+from foldaway.service.keys.tokens import Wanted, issue
 from plans import SMALL
 from stores import Place
 
@@ -55,7 +55,7 @@ def test_a_producer_that_goes_on_elsewhere_has_moved_away(folder: Place) -> None
 def test_a_name_is_its_first_token_s_on_every_server_until_that_is_revoked(place: Place) -> None:
     store, elsewhere = place.open(), place.open()
     store.create_trial(PLAN, None)
-    (first, _), (second, _) = issue("ingest", PLAN.name), issue("ingest", PLAN.name)
+    (first, _), (second, _) = issue(Wanted("ingest", PLAN.name)), issue(Wanted("ingest", PLAN.name, expires_in=3600))
     store.tokens.add(first)
     store.tokens.add(second)
     here, there = Producers(store.shards), Producers(elsewhere.shards)
@@ -78,7 +78,13 @@ def test_a_name_is_its_first_token_s_on_every_server_until_that_is_revoked(place
         there.durable_sequence(PLAN.name, "till", second.id)
     store.tokens.revoke(first.id)
     there.claim(PLAN.name, "till", second.id)
-    assert store.shards.producer(PLAN.name, "till") == (3, second.id)
+    third, _ = issue(Wanted("ingest", PLAN.name))
+    store.tokens.add(third)
+    with pytest.raises(IngestError):
+        there.claim(PLAN.name, "till", third.id)
+    place.sql("UPDATE foldaway_tokens SET expires = 1 WHERE id = ?", second.id)
+    there.claim(PLAN.name, "till", third.id)
+    assert store.shards.producer(PLAN.name, "till") == (3, third.id)
     store.close_trial(PLAN.name, "{}")
     with pytest.raises(TrialClosed):
         here.claim(PLAN.name, "another", second.id)

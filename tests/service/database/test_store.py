@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import foldaway as fa
@@ -22,7 +23,7 @@ from foldaway.errors import (
 )
 from foldaway.service.database.shard_table import ShardRow
 from foldaway.service.database.store import Store
-from foldaway.service.keys.tokens import issue, verify
+from foldaway.service.keys.tokens import Wanted, issue, verify
 from foldaway.service.keys.vault import Vault
 from plans import SMALL
 from postgres import Postgres
@@ -216,14 +217,21 @@ def test_servers_that_register_a_plan_at_once_share_its_key(place: Place) -> Non
 def test_tokens_are_kept_and_taken_back(place: Place) -> None:
     store = place.open()
     assert not store.tokens.admins()
-    admin, text = issue("admin")
-    read, _ = issue("read", NAME)
+    admin, text = issue(Wanted("admin"))
+    read, _ = issue(Wanted("read", NAME))
     store.tokens.add(read)
     assert not store.tokens.admins()
     store.tokens.add(admin)
     assert store.tokens.admins()
     assert store.tokens.all() == [admin, read] if admin.created < read.created else [read, admin]
     assert verify(text, store.tokens.find(admin.id))
+    store.tokens.note_use(admin.id, "2026-01-31")
+    for wanted in (Wanted("ingest", NAME), Wanted("site", NAME, 9)):
+        sender, _ = issue(wanted)
+        store.tokens.add(sender)
+        store.tokens.note_use(sender.id, "2026-01-31")
+        assert store.tokens.find(sender.id) == sender  # it would be a receipt
+    assert msgspec.structs.replace(admin, used="2026-01-31") == store.tokens.find(admin.id)
     assert [store.tokens.find(id) for id in ("none", "\0", "\ud800", "")] == [None] * 4
     assert place.open().tokens.revoke(admin.id)
     assert not verify(text, store.tokens.find(admin.id))

@@ -30,8 +30,9 @@ def server(served_from: Nursery, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @pytest.fixture(scope="module")
 def trial(server: Served) -> dict[str, str]:
-    """A trial with records enough for effects."""
-    made = server.create("known")
+    """A trial of the team red with records enough for effects."""
+    red = server.ask("POST", "/v1/tokens", json={"scope": "team", "team": "red"}).json()["token"]
+    made = {**server.create("known", red), "red": red}
     answer = server.ask("POST", "/v1/trials/known/records", made["ingest_token"], json=rows(40))
     assert answer.json()["folded"] == 40
     return made
@@ -48,6 +49,8 @@ def tokens(server: Served, trial: dict[str, str]) -> dict[str, str]:
         "ingest": trial["ingest_token"],
         "read": trial["read_token"],
         "site": server.ask("POST", "/v1/tokens", json={"scope": "site", "trial": "known", "units": 9}).json()["token"],
+        "red": trial["red"],
+        "blue": server.ask("POST", "/v1/tokens", json={"scope": "team", "team": "blue"}).json()["token"],
         "other ingest": other["ingest_token"],
         "other read": other["read_token"],
         "revoked": revoked["token"],
@@ -80,18 +83,18 @@ def test_a_token_that_was_just_used_is_revoked_at_once(server: Served) -> None:
 
 NOBODY = ["none", "no token", "wrong secret", "unknown id", "revoked"]
 ROUTES = {
-    ("GET", "/v1/trials"): ["admin", "read", "other read"],
-    ("POST", "/v1/trials"): ["admin"],
-    ("GET", "/v1/trials/known"): ["admin", "read"],
-    ("GET", "/v1/trials/known/plan"): ["admin", "ingest", "read", "site"],
-    ("GET", "/v1/trials/known/effects"): ["admin", "read"],
+    ("GET", "/v1/trials"): ["admin", "read", "other read", "red", "blue"],
+    ("POST", "/v1/trials"): ["admin", "red", "blue"],
+    ("GET", "/v1/trials/known"): ["admin", "read", "red"],
+    ("GET", "/v1/trials/known/plan"): ["admin", "ingest", "read", "site", "red"],
+    ("GET", "/v1/trials/known/effects"): ["admin", "read", "red"],
     ("GET", "/v1/trials/known/effects/exact"): ["admin"],
     ("GET", "/v1/trials/known/report/exact"): ["admin"],
-    ("GET", "/v1/trials/known/report"): ["admin", "read"],
-    ("GET", "/v1/trials/known/history"): ["admin", "read"],
-    ("GET", "/v1/trials/known/outlook"): ["admin", "read"],
-    ("GET", "/v1/trials/known/certificate"): ["admin", "read"],
-    ("POST", "/v1/trials/known/close"): ["admin"],
+    ("GET", "/v1/trials/known/report"): ["admin", "read", "red"],
+    ("GET", "/v1/trials/known/history"): ["admin", "read", "red"],
+    ("GET", "/v1/trials/known/outlook"): ["admin", "read", "red"],
+    ("GET", "/v1/trials/known/certificate"): ["admin", "read", "red"],
+    ("POST", "/v1/trials/known/close"): ["admin", "red"],
     ("POST", "/v1/trials/known/records"): ["admin", "ingest"],
     ("GET", "/v1/trials/known/producers/me"): ["admin", "ingest"],
     ("POST", "/v1/trials/known/enrolments"): ["admin", "ingest"],
@@ -99,10 +102,10 @@ ROUTES = {
     ("POST", "/v1/trials/known/reports"): ["admin", "ingest"],
     ("GET", "/v1/trials/known/coefficients"): ["admin", "ingest"],
     ("POST", "/v1/trials/known/tallies"): ["admin", "site"],
-    ("GET", "/v1/tokens/own"): ["admin", "read", "other read"],
-    ("POST", "/v1/tokens"): ["admin"],
-    ("GET", "/v1/tokens"): ["admin"],
-    ("DELETE", "/v1/tokens/0123456789abcdef"): ["admin"],
+    ("GET", "/v1/tokens/own"): ["admin", "read", "other read", "red", "blue"],
+    ("POST", "/v1/tokens"): ["admin", "red", "blue"],
+    ("GET", "/v1/tokens"): ["admin", "red", "blue"],
+    ("DELETE", "/v1/tokens/0123456789abcdef"): ["admin", "red", "blue"],
 }
 
 
@@ -121,8 +124,54 @@ def test_who_may_ask_what(server: Served, tokens: dict[str, str], method: str, p
             assert "Foldaway-Fingerprint" not in answer.headers
         else:
             answer = server.ask(method, path, token, content=SECRET)
-            check_problem(answer, 403)
+            check_problem(answer, 404 if who == "blue" and "known" in path else 403)
             assert "Foldaway-Fingerprint" not in answer.headers
+
+
+def test_a_refusal_names_the_right_token_and_is_the_same_where_there_is_no_trial(
+    server: Served, tokens: dict[str, str]
+) -> None:
+    def said(path: str, who: str) -> str:
+        return str(server.ask("GET", path, tokens[who]).json()["detail"])
+
+    sent = "you sent an ingest token for known."
+    assert said("/v1/trials/known/effects", "ingest") == f"this needs a read token for known; {sent}"
+    assert said("/v1/tokens", "ingest") == f"this needs an admin token or a team's; {sent}"
+    for who in (*NOBODY, "other read", "blue"):
+        there, absent = (said(f"/v1/trials/{name}/effects", who) for name in ("known", "absent"))
+        assert there == absent.replace("absent", "known")
+    assert "an admin token was sent, which was revoked" in said("/v1/trials", "revoked")
+
+
+def test_a_team_sees_nothing_of_another(server: Served, tokens: dict[str, str]) -> None:
+    red, blue = tokens["red"], tokens["blue"]
+
+    def trials(token: str) -> set[tuple[str, str]]:
+        return {(row["name"], row["team"]) for row in server.ask("GET", "/v1/trials", token).json()}
+
+    assert (trials(red), trials(blue)) == ({("known", "red")}, set())
+    for plan in ({**PLAN, "name": "known"}, {**PLAN, "name": "known", "outcomes": ["z"]}):
+        refused = check_problem(server.ask("POST", "/v1/trials", blue, json=plan), 409)
+        assert refused["detail"].startswith("the name 'known' is taken on this server, by a trial that is not your")
+    own = server.ask("POST", "/v1/tokens", red, json={"scope": "read", "trial": "known", "label": "wall"}).json()
+    assert server.ask("GET", "/v1/trials/known", own["token"]).status_code == 200
+    for wanted, status in (({"scope": "read", "trial": "known"}, 404), ({"scope": "team", "team": "blue"}, 403)):
+        check_problem(server.ask("POST", "/v1/tokens", blue, json=wanted), status)
+    assert server.ask("GET", "/v1/tokens", blue).json() == []
+    rows = {row["id"]: row for row in server.ask("GET", "/v1/tokens", red).json()}
+    assert {row["trial"] for row in rows.values()} == {"known"}
+    assert rows[own["id"]]["label"] == "wall"
+    check_problem(server.ask("DELETE", f"/v1/tokens/{own['id']}", blue), 404)
+    check_problem(server.ask("POST", "/v1/trials/known/close", red, json={"exact": True}), 403)
+    assert server.ask("DELETE", f"/v1/tokens/{own['id']}", red).status_code == 204
+
+
+def test_the_last_use_is_a_day_and_no_receipt(server: Served, tokens: dict[str, str]) -> None:
+    server.ask("POST", "/v1/trials/known/records", tokens["ingest"], json=rows(10))
+    server.ask("GET", "/v1/trials/known", tokens["read"])
+    used = {row["id"]: row["used"] for row in server.ask("GET", "/v1/tokens").json()}
+    assert used[tokens["ingest"].split("_")[1]] is None
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", used[tokens["read"].split("_")[1]])
 
 
 def test_every_documented_address_is_in_the_list_above(server: Served) -> None:
@@ -439,7 +488,7 @@ def test_tokens(server: Served, tokens: dict[str, str]) -> None:
     assert server.ask("GET", "/v1/trials/known", made["token"]).status_code == 200
     listed = server.ask("GET", "/v1/tokens")
     row = next(row for row in listed.json() if row["id"] == made["id"])
-    assert (row["scope"], row["trial"], row["revoked"]) == ("read", "known", False)
+    assert (row["scope"], row["trial"], row["status"]) == ("read", "known", "valid")
     assert not any(token.split("_", 2)[2] in listed.text for token in tokens.values() if token.startswith("fa_"))
     assert server.ask("DELETE", f"/v1/tokens/{made['id']}").status_code == 204
     check_problem(server.ask("GET", "/v1/trials/known", made["token"]), 401)
@@ -455,6 +504,9 @@ def test_tokens(server: Served, tokens: dict[str, str]) -> None:
         ({"scope": "read"}, 400),
         ({"scope": "admin", "trial": "known"}, 400),
         ({"scope": "admin", SECRET: 1}, 400),
+        ({"scope": "team"}, 400),
+        ({"scope": "team", "team": "red", "label": ""}, 400),
+        ({"scope": "admin", "expires_in": 0}, 400),
         ([SECRET], 400),
         ({"scope": "x" * 5000}, 413),
     ],

@@ -119,7 +119,8 @@ def test_the_named_file_comes_before_the_environment_and_that_before_the_folder(
     assert not (tmp_path / "master.key").exists()
     assert Vault.open(tmp_path, None, {}).file == tmp_path / "master.key"
     with pytest.raises(
-        VaultError, match=r"create one \(`foldaway key FILE`\) and name it with --key-file FILE, or set FOLDAWAY_KEY"
+        VaultError,
+        match=r"create one \(`foldaway key new FILE`\) and name it with --key-file FILE, or set FOLDAWAY_KEY",
     ):
         Vault.open(None, None, {})
 

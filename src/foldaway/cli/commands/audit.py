@@ -12,12 +12,12 @@ import msgspec
 import typer
 
 import foldaway as fa
-from foldaway.cli.commands.serve import VersionKeys
 from foldaway.cli.terminal.connecting import Authority, Reader, extra
 from foldaway.cli.terminal.options import AsJson, KeyOfState
 from foldaway.cli.terminal.printing import print_json
 from foldaway.cli.terminal.saved_trial import file_of, read_key
 from foldaway.cli.terminal.served_trial import ServedTrial
+from foldaway.cli.terminal.server_settings import VersionKeys
 from foldaway.cli.terminal.where import ItsServer, find
 from foldaway.cli.terminal.words import in_lines
 from foldaway.errors import ServerError, StateError, many

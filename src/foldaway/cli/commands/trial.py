@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 import foldaway as fa
-from foldaway.cli.terminal.connecting import QUESTION, Authority, Server, Token, TrialName, connect
+from foldaway.cli.terminal.connecting import QUESTION, Authority, Server, Token, connect
 from foldaway.cli.terminal.options import AsJson, PlanFile
 from foldaway.cli.terminal.printing import print_json
 from foldaway.cli.terminal.words import in_lines, tell
@@ -45,34 +45,31 @@ def create(plan: PlanFile, server: Server, token: Token, ca: Authority = None, j
 
 
 @app.command("status")
-def status(name: TrialName, server: Server, token: Token, ca: Authority = None, json: AsJson = False) -> None:
-    """Show the state of a trial."""
+def status(
+    server: Server,
+    token: Token,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="The trial's name; by default, all trials.")
+    ] = None,
+    ca: Authority = None,
+    json: AsJson = False,
+) -> None:
+    """Show the state of a trial, or of all trials."""
     with connect(server, token, ca, patience=QUESTION) as client:
-        answer = client.status(name)
+        answer = client.trials() if name is None else client.status(name)
     if json:
         print_json(answer)
-    else:
-        _print_statuses([answer])
-        if answer.get("federated") is not None:
-            from foldaway.cli.terminal.waiting import who
+        return
+    _print_statuses(answer if isinstance(answer, list) else [answer])
+    if isinstance(answer, dict) and answer.get("federated") is not None:
+        from foldaway.cli.terminal.waiting import who
 
-            print(f"\n{who(answer['federated'])}")
+        print(f"\n{who(answer['federated'])}")
 
 
 def _count(n: int | None) -> str:
     """A number; of a trial that is released with noise, most are not told."""
     return "–" if n is None else f"{n:,}"
-
-
-@app.command("list")
-def list_trials(server: Server, token: Token, ca: Authority = None, json: AsJson = False) -> None:
-    """List all trials."""
-    with connect(server, token, ca, patience=QUESTION) as client:
-        answer = client.trials()
-    if json:
-        print_json(answer)
-    else:
-        _print_statuses(answer)
 
 
 def _print_statuses(rows: list[dict[str, Any]]) -> None:

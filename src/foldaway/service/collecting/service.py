@@ -29,7 +29,10 @@ from foldaway.service.collecting.record_trials import RecordTrials
 from foldaway.service.database.shard_table import left_out
 from foldaway.service.database.store import Store
 from foldaway.service.database.trial_table import TrialRow
+from foldaway.service.keys.tokens import Scope, Wanted
 from foldaway.sources.formats.body import Limits
+
+_ISSUED: tuple[Scope, ...] = ("ingest", "read")
 
 
 class Created(msgspec.Struct, frozen=True):
@@ -63,6 +66,7 @@ class TrialStatus(msgspec.Struct, frozen=True):
         federated: Of a trial whose records stay on devices, who takes part in it.
         exact_answers: How often an admin has asked for exact numbers.
         ledger_head: The hash that stands for the trial's ledger so far.
+        team: The team that it belongs to, if to one.
     """
 
     name: str
@@ -77,6 +81,7 @@ class TrialStatus(msgspec.Struct, frozen=True):
     federated: Federated | None = None
     exact_answers: int = 0
     ledger_head: str = ""
+    team: str | None = None
 
 
 class Ahead(msgspec.Struct, frozen=True):
@@ -125,8 +130,8 @@ class Service:
         self._ticked: int | None = None
         self._due: deque[Callable[[], list[FoldawayError]]] = deque()
 
-    def create(self, text: str) -> Created:
-        """Register a plan. The same plan again gives new tokens; another plan of that name is refused.
+    def create(self, text: str, team: str | None = None) -> Created:
+        """Register a plan, for a team if a team's token asks. The same plan again gives new tokens; another is refused.
 
         Raises:
             IngestError: The trial is closed.
@@ -137,14 +142,14 @@ class Service:
                 "a server cannot take planned looks yet: fold the records into a file, or leave out `looks`."
             )
         key = secrets.token_bytes(16) if plan.keyed and plan.federated is None else None
-        row = self.store.create_trial(plan, key)
+        row = self.store.create_trial(plan, key, team)
         if row.status == "closed":
             raise IngestError(
                 410,
                 f"{row.name} is closed: it takes no more records, and no tokens were issued. To read its effects, get "
                 f"a token from `foldaway token issue read {row.name}`; for another trial, change the plan's name.",
             )
-        ingest, read = (self.store.tokens.issue(scope, plan.name)[1] for scope in ("ingest", "read"))
+        ingest, read = (self.store.tokens.issue(Wanted(scope, plan.name))[1] for scope in _ISSUED)
         head = self.store.ledger.head(row.name)
         return Created(row.name, row.fingerprint, ingest, read, row.new, head)
 
@@ -168,6 +173,10 @@ class Service:
     def statuses(self) -> list[TrialStatus]:
         """All trials, for an administrator."""
         return [self._status(row) for row in self.store.trials()]
+
+    def statuses_of(self, team: str) -> list[TrialStatus]:
+        """A team's trials, as a reader sees them."""
+        return [self.status(row.name, reader=True) for row in self.store.trials() if row.team == team]
 
     def status(self, name: str, *, reader: bool = False) -> TrialStatus:
         """One trial, as it stands now or as a reader sees it."""
@@ -211,6 +220,7 @@ class Service:
             self.devices.who(plan) if federated else None,
             row.exact_answers,
             self.store.ledger.head(row.name),
+            row.team,
         )
 
     def effects(self, name: str, *, exact: bool = False, reader: bool = False) -> Answer:

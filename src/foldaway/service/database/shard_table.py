@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from foldaway.errors import Conflict, TrialClosed
 from foldaway.service.database.seals import SealedTable, Sealing, header_of
 from foldaway.service.database.tables import SEQUENCES, SHARDS, TOKENS, insert_new, parts
+from foldaway.service.database.token_table import spent
 from foldaway.service.database.trial_table import read_trial
 
 
@@ -102,20 +103,19 @@ class ShardTable(SealedTable):
     def producer(self, trial: str, producer: str) -> tuple[int, str | None]:
         """A producer's last durable sequence, 0 for none, and the valid token that its name belongs to, if to any."""
         query = sa.select(SEQUENCES.c.sequence, TOKENS.c.id).join(
-            TOKENS, (TOKENS.c.id == SEQUENCES.c.token) & ~TOKENS.c.revoked, isouter=True
+            TOKENS, (TOKENS.c.id == SEQUENCES.c.token) & ~spent(), isouter=True
         )
         rows = self._rows(query.where(SEQUENCES.c.trial == trial, SEQUENCES.c.producer == producer))
         return next(((row.sequence, row.id) for row in rows), (0, None))
 
     def claim(self, trial: str, producer: str, token: str) -> str:
-        """The token that a producer's name belongs to: this one from now on, if it is nobody's or a revoked one's.
+        """The token that a producer's name belongs to: this one from now on, if it is nobody's or that one is spent.
 
         Raises:
             TrialClosed: The trial takes no more records.
         """
         its = (SEQUENCES.c.trial == trial) & (SEQUENCES.c.producer == producer)
-        revoked = sa.select(TOKENS.c.id).where(TOKENS.c.revoked)
-        free = SEQUENCES.c.token.is_(None) | SEQUENCES.c.token.in_(revoked)
+        free = SEQUENCES.c.token.is_(None) | SEQUENCES.c.token.in_(sa.select(TOKENS.c.id).where(spent()))
         with self._writing.begin() as connection:
             if read_trial(connection, trial, lock="share").status != "open":
                 raise TrialClosed(f"the trial {trial} is closed and takes no more records.")

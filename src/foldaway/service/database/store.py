@@ -159,28 +159,28 @@ class Store:
                 seal_anew(connection, part, sealing)
         self._seals.vault = vault
 
-    def create_trial(self, plan: Plan, trial_key: bytes | None) -> TrialRow:
+    def create_trial(self, plan: Plan, trial_key: bytes | None, team: str | None = None) -> TrialRow:
         """Register a plan; ``new`` in the row says whether this call has done it, or the same plan was there.
 
         Ask ``trial_key`` for the key afterwards: if two servers register a plan at once, one key counts for both.
 
         Raises:
-            TrialExists: The name is taken by another plan.
+            TrialExists: The name is taken by another plan, or by another's trial than the team's for which it is.
         """
         with self._trials.begin() as connection:
             stored = find_trial(connection, plan.name)
         if stored is not None:
-            return stored.require_plan(plan)
+            return stored.require_plan(plan, team)
         if trial_key is not None:  # first, since a trial without its key could take no records
             self._keys.add(plan.fingerprint, trial_key)
-        row = TrialRow(plan.name, plan.canonical().decode(), plan.fingerprint, "open", time.time())
+        row = TrialRow(plan.name, plan.canonical().decode(), plan.fingerprint, "open", time.time(), team=team)
         note = self.ledger.registered(row, None if trial_key is None else self._keys.find(plan.fingerprint))
         with writing(self._trials).begin() as connection:
             values = {column: getattr(row, column) for column in TRIALS.c.keys()}  # noqa: SIM118
             if insert_new(connection, TRIALS, [values]):
                 note(connection)
             stored = read_trial(connection, plan.name)
-        return msgspec.structs.replace(row, new=True) if stored == row else stored.require_plan(plan)
+        return msgspec.structs.replace(row, new=True) if stored == row else stored.require_plan(plan, team)
 
     def trial(self, name: str) -> TrialRow:
         """A trial by its name.

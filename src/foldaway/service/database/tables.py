@@ -37,6 +37,7 @@ TRIALS = sa.Table(
     sa.Column("closed", sa.Double),
     sa.Column("final", sa.Text),
     sa.Column("exact_answers", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("team", sa.Text),
 )
 
 
@@ -101,6 +102,10 @@ TOKENS = sa.Table(
     sa.Column("revoked", sa.Boolean, nullable=False),
     sa.Column("units", sa.BigInteger),
     sa.Column("brought", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("team", sa.Text),
+    sa.Column("label", sa.Text),
+    sa.Column("used", sa.Text),
+    sa.Column("expires", sa.Double),
 )
 
 # What was told of each trial, and when. The last one also has the whole answer, and who stood behind it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 
 import msgspec
@@ -9,24 +10,24 @@ import sqlalchemy as sa
 
 from foldaway.errors import MessageError, ServerError, instead_of
 from foldaway.service.database.seals import SealedTable
-from foldaway.service.database.tables import TOKENS, Change, insert_new
+from foldaway.service.database.tables import TOKENS, TRIALS, Change, insert_new
 from foldaway.service.database.trial_table import read_trial
-from foldaway.service.keys.tokens import Scope, TokenRow, issue, row_of, verify
+from foldaway.service.keys.tokens import SENDING, TokenRow, Wanted, issue, row_of, verify
 
 
 class TokenTable(SealedTable):
     """The tokens of a database."""
 
-    def issue(self, scope: Scope, trial: str | None = None, units: int | None = None) -> tuple[TokenRow, str]:
-        """A new token. Those for admin are for all trials, the others for one; a site's also for so many units at most.
+    def issue(self, wanted: Wanted) -> tuple[TokenRow, str]:
+        """A new token; if it is for a trial, there must be one.
 
         Returns:
             What is kept of it, and its text, which is told this once.
         """
-        if trial is not None:
+        row, text = issue(wanted)
+        if wanted.trial is not None:
             with self._engine.begin() as connection:
-                read_trial(connection, trial)
-        row, text = issue(scope, trial, units)
+                read_trial(connection, wanted.trial)
         self.add(row)
         return row, text
 
@@ -39,20 +40,21 @@ class TokenTable(SealedTable):
         """Take a token that was made elsewhere for an admin's; the same one again changes nothing.
 
         Raises:
-            ServerError: It is not one of `foldaway token new`, was revoked, or is another's.
+            ServerError: It is not one of `foldaway token issue admin --preset`, was revoked, or is another's.
         """
-        with instead_of(ValueError, ServerError("the preset admin token is not one; make it with foldaway token new.")):
-            row = row_of(text, "admin")
+        none = "the preset admin token is not one; make it with `foldaway token issue admin --preset`."
+        with instead_of(ValueError, ServerError(none)):
+            row = row_of(text, Wanted("admin"))
         with self._writing.begin() as connection:
             insert_new(connection, TOKENS, [msgspec.structs.asdict(row)])
         kept = self.find(row.id)
         if not verify(text, kept) or kept is None or kept.scope != "admin":
             raise ServerError("the preset admin token was revoked, or is that of another; make a new one.")
 
-    def recover(self, *, revoke_others: bool) -> str:
-        """A new admin token, for whoever holds the database and its key; on demand in place of all others."""
-        others = self.admins() if revoke_others else []
-        _, text = self.issue("admin")
+    def replace_admins(self, wanted: Wanted) -> str:
+        """A new admin token, in place of all others."""
+        others = self.admins()
+        _, text = self.issue(wanted)
         for row in others:
             self.revoke(row.id)
         return text
@@ -63,21 +65,39 @@ class TokenTable(SealedTable):
             return None
         return next((TokenRow(**row._mapping) for row in self._rows(sa.select(TOKENS).where(TOKENS.c.id == id))), None)
 
-    def all(self) -> list[TokenRow]:
-        """All tokens, the oldest first."""
+    def all(self, team: str | None = None) -> list[TokenRow]:
+        """All tokens, the oldest first; of a team, those for its trials."""
         query = sa.select(TOKENS).order_by(TOKENS.c.created, TOKENS.c.id)
+        if team is not None:
+            query = query.where(_of_team(team))
         return [TokenRow(**row._mapping) for row in self._rows(query)]
 
     def admins(self) -> list[TokenRow]:
-        """The tokens for everything that are not revoked."""
-        return [row for row in self.all() if row.scope == "admin" and not row.revoked]
+        """The tokens for everything that are good."""
+        return [row for row in self.all() if row.scope == "admin" and row.status == "valid"]
 
-    def revoke(self, id: str) -> bool:
-        """Revoke a token; whether there is one with this id."""
+    def revoke(self, id: str, team: str | None = None) -> bool:
+        """Revoke a token; whether there is one with this id, for a team's trial if it must be."""
         if not id.isprintable():
             return False
+        change = TOKENS.update().where(TOKENS.c.id == id).values(revoked=True)
         with self._writing.begin() as connection:
-            return connection.execute(TOKENS.update().where(TOKENS.c.id == id).values(revoked=True)).rowcount == 1
+            return connection.execute(change if team is None else change.where(_of_team(team))).rowcount == 1
+
+    def note_use(self, id: str, day: str) -> None:
+        """Note the day of a token's last use; of those that records come with, nothing is noted."""
+        change = TOKENS.update().where(TOKENS.c.id == id, TOKENS.c.scope.not_in(SENDING)).values(used=day)
+        with self._writing.begin() as connection:
+            connection.execute(change)
+
+
+def _of_team(team: str) -> sa.ColumnElement[bool]:
+    return TOKENS.c.trial.in_(sa.select(TRIALS.c.name).where(TRIALS.c.team == team))
+
+
+def spent() -> sa.ColumnElement[bool]:
+    """Whether a token is no longer good: its producers' names are free for another."""
+    return TOKENS.c.revoked | sa.func.coalesce(TOKENS.c.expires <= time.time(), sa.false())
 
 
 def bringing(token: str, units: int) -> Change:

@@ -22,6 +22,7 @@ class TrialRow(msgspec.Struct, frozen=True):
         closed: When, if it is.
         final: The final answer as JSON, if it is closed.
         exact_answers: How often somebody has asked for exact numbers.
+        team: The team whose token has registered it, if a team's has.
         new: Whether the call that gave this row has registered the trial.
     """
 
@@ -33,10 +34,16 @@ class TrialRow(msgspec.Struct, frozen=True):
     closed: float | None = None
     final: str | None = None
     exact_answers: int = 0
+    team: str | None = None
     new: bool = False
 
-    def require_plan(self, plan: Plan) -> TrialRow:
-        """This row, if it is the trial of this plan; TrialExists if it is not."""
+    def require_plan(self, plan: Plan, team: str | None) -> TrialRow:
+        """This row, if it is the trial of this plan and, for a team, that team's; TrialExists if it is not."""
+        if team is not None and self.team != team:  # the same sentence whatever the other's plan is
+            raise TrialExists(
+                f"the name {plan.name!r} is taken on this server, by a trial that is not your team's. Choose another, "
+                f"such as {f'{team}-{plan.name}'!r}."
+            )
         if self.fingerprint != plan.fingerprint:
             raise TrialExists(
                 f"there is a trial {plan.name!r} with another plan; a changed plan is another trial: rename it."
@@ -60,5 +67,5 @@ def read_trial(connection: sa.Connection, name: str, *, lock: Lock = None) -> Tr
     """A trial by its name; UnknownTrial if there is none."""
     row = find_trial(connection, name, lock=lock)
     if row is None:
-        raise UnknownTrial("there is no trial with this name; `foldaway trial list` shows all trials.")
+        raise UnknownTrial("there is no trial with this name; `foldaway trial status` shows all trials.")
     return row

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Annotated, Any
+from contextlib import suppress
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from litestar import delete, get, post
@@ -14,16 +15,16 @@ from litestar.handlers import BaseRouteHandler
 from litestar.params import PathParameter
 from litestar.types import Guard
 
-from foldaway.errors import IngestError
+from foldaway.errors import FoldawayError, IngestError, UnknownTrial
 from foldaway.plan import Plan
 from foldaway.service.http.bodies import Asked, read_text
 from foldaway.service.http.documents import TokenOperation, about
 from foldaway.service.http.folding_thread import FoldingThread
-from foldaway.service.http.problems import NEEDED
+from foldaway.service.http.problems import SENTENCE
 from foldaway.service.http.turns import WHOSE
-from foldaway.service.keys.tokens import FOR_ALL, Scope, TokenRow, allows, id_of, verify
+from foldaway.service.keys.rules import allows, day_of, may_issue, not_its_teams, refused, unknown
+from foldaway.service.keys.tokens import NAME, SENDING, Scope, TokenRow, Wanted, id_of, is_its_text, verify
 
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 Name = Annotated[str, PathParameter(pattern=NAME, description="The trial's name.")]
 
 Connection = ASGIConnection[Any, Any, Any, Any]
@@ -37,12 +38,20 @@ _OF_ANOTHER_KIND = {
 _TRUSTED = 1.0
 
 
+class _Trial(NamedTuple):
+    """What never changes of a trial."""
+
+    fingerprint: str
+    federated: bool
+    team: str | None
+
+
 class Access:
     """Guards for addresses; those of a trial also find its fingerprint, which goes into every answer."""
 
     def __init__(self, thread: FoldingThread) -> None:
         self.thread = thread
-        self._trials: dict[str, tuple[str, bool]] = {}  # fingerprint, and whether federated: neither ever changes
+        self._trials: dict[str, _Trial] = {}
         self._tokens: dict[str, tuple[float, TokenRow]] = {}  # until when they are trusted without a look
 
     def needs(self, *scopes: Scope) -> Guard:
@@ -50,34 +59,52 @@ class Access:
 
         async def guard(connection: Connection, _: BaseRouteHandler) -> None:
             name = connection.path_params.get("name")
-            row = await self._holder(connection, scopes)
-            if not any(allows(row, scope, name) for scope in scopes):
-                elsewhere = row.scope in scopes and row.trial not in (None, name)
-                misspelt = ". This token is for another trial, or the trial's name is misspelt" if elsewhere else ""
-                raise PermissionDeniedException(extra={NEEDED: kinds(scopes) + misspelt})
+            row = await self._holder(connection, scopes, name)
+            team = await self.require_own(name, row) if name is not None and row.scope == "team" else None
+            if not any(allows(row, scope, name, team) for scope in scopes):
+                raise PermissionDeniedException(extra={SENTENCE: refused(scopes, name, row)})
             state = connection.scope["state"]
             state["token"] = row
             WHOSE.set((name or "", row.id))
             if name is not None:
-                state["fingerprint"], state["federated"] = await self._trial(name)
+                state["fingerprint"], state["federated"], _team = await self._trial(name)
 
         return guard
 
     async def listed(self, connection: Connection, _: BaseRouteHandler) -> None:
-        """A guard for the list of trials: a token to read one lists that one, admin lists all."""
-        row = await self._holder(connection, ("read",))
-        if row.scope not in ("read", "admin"):
-            raise PermissionDeniedException(extra={NEEDED: kinds(("read",))})
+        """A guard for the list of trials: a token to read one lists that one, a team's its own, admin lists all."""
+        row = await self._holder(connection, ("read",), None)
+        if row.scope not in ("read", "team", "admin"):
+            raise PermissionDeniedException(extra={SENTENCE: refused(("read",), None, row)})
         connection.scope["state"]["token"] = row
 
-    async def _holder(self, connection: Connection, scopes: tuple[Scope, ...]) -> TokenRow:
+    async def _holder(self, connection: Connection, scopes: tuple[Scope, ...], name: str | None) -> TokenRow:
         """The token that a request comes with, if it is one."""
         token = _bearer(connection.headers.get("Authorization", ""))
         id = id_of(token)
         row = None if id is None else await self._token(id)
         if not verify(token, row) or row is None:
-            raise NotAuthorizedException(extra={NEEDED: kinds(scopes)})
+            spent = row if is_its_text(token, row) else None
+            sentence = unknown(scopes, name, spent, came="Authorization" in connection.headers)
+            raise NotAuthorizedException(extra={SENTENCE: sentence})
+        await self._note_use(row)
         return row
+
+    async def _note_use(self, row: TokenRow) -> None:
+        """Note the day of a token's last use, once on each day, unless records come with it."""
+        today = day_of(time.time())
+        if row.scope not in SENDING and row.used != today:
+            with suppress(FoldawayError):  # no reason to refuse: another use of that day notes it
+                await self.thread.run(self.thread.service.store.tokens.note_use, row.id, today)
+                self._tokens.pop(row.id, None)
+
+    async def require_own(self, name: str, row: TokenRow) -> str | None:
+        """The team of the trial that a team's token asks about: its own, or else there is none."""
+        with suppress(UnknownTrial, NotFoundException):
+            team = (await self._trial(name)).team
+            if team == row.team:
+                return team
+        raise IngestError(404, not_its_teams(row))
 
     def known_token(self, authorization: str, scope: Scope, trial: str) -> str | None:
         """The id of the token that a request comes with, if it was looked at just now and may do this."""
@@ -89,8 +116,8 @@ class Access:
 
     def known_trial(self, name: str) -> str | None:
         """The fingerprint of a trial that takes records, if somebody has asked for it before."""
-        fingerprint, federated = self._trials.get(name, (None, False))
-        return None if federated else fingerprint
+        trial = self._trials.get(name)
+        return None if trial is None or trial.federated else trial.fingerprint
 
     async def _token(self, id: str) -> TokenRow | None:
         """A token's row, as it was a second ago at most: a look at the database waits for what is being folded."""
@@ -102,18 +129,18 @@ class Access:
             self._tokens[id] = time.monotonic() + _TRUSTED, row
         return row
 
-    async def revoke(self, id: str) -> bool:
-        """Revoke a token: here at once, on other servers within a second. Whether there is one with this id."""
-        revoked = await self.thread.run(self.thread.service.store.tokens.revoke, id)
+    async def revoke(self, id: str, team: str | None) -> bool:
+        """Revoke a token: here at once, on other servers within a second. Whether there is one, for a team's trial."""
+        revoked = await self.thread.run(self.thread.service.store.tokens.revoke, id, team)
         self._tokens.pop(id, None)
         return revoked
 
-    async def _trial(self, name: str) -> tuple[str, bool]:
+    async def _trial(self, name: str) -> _Trial:
         if not re.fullmatch(NAME, name):
             raise NotFoundException
         if name not in self._trials:
             row = await self.thread.run(self.thread.service.store.trial, name)
-            self._trials[name] = row.fingerprint, Plan.loads(row.plan).federated is not None
+            self._trials[name] = _Trial(row.fingerprint, Plan.loads(row.plan).federated is not None, row.team)
         return self._trials[name]
 
 
@@ -134,27 +161,6 @@ def sender(request: Asked, *, federated: bool) -> str:
     return str(state["token"].id)
 
 
-def kinds(scopes: tuple[Scope, ...]) -> str:
-    """The tokens that open a door, in words.
-
-    Example:
-        >>> kinds(("ingest", "read")), kinds(("admin",))
-        ("the trial's ingest token, its read token or an admin token", 'an admin token')
-    """
-    own = [f"{scope} token" for scope in scopes if scope not in FOR_ALL]
-    words = [f"the trial's {', its '.join(own)}"] if own else []
-    words += ["a metrics token"] if "metrics" in scopes else []
-    return " or ".join([*words, "an admin token"])
-
-
-class TokenWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A token to be issued."""
-
-    scope: Scope
-    trial: str | None = None
-    units: Annotated[int, msgspec.Meta(ge=1, le=10**15)] | None = None
-
-
 class Issued(msgspec.Struct, frozen=True):
     """A new token; it is told this once."""
 
@@ -169,9 +175,13 @@ class TokenAbout(msgspec.Struct, frozen=True):
     scope: str
     trial: str | None
     created: float
-    revoked: bool
+    status: Literal["valid", "revoked", "expired"]
     units: int | None = None
     brought: int = 0
+    team: str | None = None
+    label: str | None = None
+    expires: float | None = None
+    used: str | None = None
 
 
 TokenId = Annotated[str, PathParameter(description="The token's id.")]
@@ -181,44 +191,62 @@ _TOKEN_BYTES = 2**12
 
 def token_routes(access: Access, patience: float) -> list[Any]:
     """The handlers of tokens."""
-    thread, guard = access.thread, access.needs("admin")
+    thread, guard = access.thread, access.needs("team")
     table = thread.service.store.tokens
 
     @post("/v1/tokens", **about("tokens", "Issue a token", guard, 404, body=TokenOperation, stamped=False))
     async def issue(request: Asked) -> Issued:
         text = await read_text(request, ("application/json",), _TOKEN_BYTES, patience)
-        try:
-            wanted: TokenWanted | None = msgspec.json.decode(text, type=TokenWanted)
-        except msgspec.MsgspecError:
-            wanted = None
-        if (
-            wanted is None
-            or (wanted.scope in FOR_ALL) != (wanted.trial is None)
-            or (wanted.scope == "site") != (wanted.units is not None)
-        ):
-            one = '{"scope": "ingest" or "read", "trial": the trial\'s name}'
-            site = '{"scope": "site", "trial": the name, "units": the most units that the site may bring}'
-            raise IngestError(400, f'ask for {{"scope": "admin" or "metrics"}}, for {one}, or for {site}.')
-        row, secret = await thread.run(table.issue, wanted.scope, wanted.trial, wanted.units)
-        return Issued(row.id, secret)
+        wanted, row = _wanted(text), request.scope["state"]["token"]
+        if not may_issue(row, wanted.scope):
+            raise PermissionDeniedException(extra={SENTENCE: refused(("admin",), None, row)})
+        if row.scope == "team" and wanted.trial is not None:
+            await access.require_own(wanted.trial, row)
+        made, secret = await thread.run(table.issue, wanted)
+        return Issued(made.id, secret)
 
     @get("/v1/tokens/own", **about("tokens", "What the token of this request may do", access.listed, stamped=False))
     async def own(request: Asked) -> TokenAbout:
         return msgspec.convert(request.scope["state"]["token"], TokenAbout, from_attributes=True)
 
-    @get("/v1/tokens", **about("tokens", "All tokens, without their secrets", guard, stamped=False))
-    async def tokens() -> list[TokenAbout]:
-        return msgspec.convert(await thread.run(table.all), list[TokenAbout], from_attributes=True)
+    every = "All tokens, without their secrets; with a team's, those for its trials"
+
+    @get("/v1/tokens", **about("tokens", every, guard, stamped=False))
+    async def tokens(request: Asked) -> list[TokenAbout]:
+        rows = await thread.run(table.all, request.scope["state"]["token"].team)
+        return msgspec.convert(rows, list[TokenAbout], from_attributes=True)
 
     @delete("/v1/tokens/{id:str}", **about("tokens", "Revoke a token, by its id", guard, 404, 409, stamped=False))
-    async def revoke(id: TokenId) -> None:
+    async def revoke(request: Asked, id: TokenId) -> None:
         if [row.id for row in await thread.run(table.admins)] == [id]:
             raise IngestError(
                 409,
                 "this is the only valid admin token: issue another one first (`foldaway token issue admin`), or "
-                "replace it where the server runs (`foldaway token recover --revoke-others`).",
+                "replace it where its database is (`foldaway token issue admin --revoke-others --data FOLDER`).",
             )
-        if not await access.revoke(id):
+        if not await access.revoke(id, request.scope["state"]["token"].team):
             raise IngestError(404, "there is no token with this id; `foldaway token list` shows the ids of all tokens.")
 
     return [issue, own, tokens, revoke]
+
+
+def _wanted(text: str) -> Wanted:
+    """What is asked for."""
+    try:
+        wanted = msgspec.json.decode(text, type=Wanted)
+    except msgspec.ValidationError as error:
+        # Where it is, but not what is there: it may be anything.
+        where = str(error).rpartition(" - at ")[2].strip("`.") if " - at " in str(error) else "$"
+        raise IngestError(400, f"the body is not what is expected at `{where}`: {_FORM}") from None
+    except msgspec.DecodeError:
+        raise IngestError(400, f"the body is not JSON: {_FORM}") from None
+    if (fault := wanted.fault()) is not None:
+        raise IngestError(400, fault)
+    return wanted
+
+
+_FORM = (
+    'send {"scope": "read" or "ingest", "trial": NAME}, {"scope": "site", "trial": NAME, "units": the most units that '
+    'the site may bring}, {"scope": "team", "team": NAME}, or {"scope": "admin" or "metrics"}; "label" and '
+    '"expires_in", in seconds, may be added.'
+)

@@ -13,6 +13,7 @@ from litestar.types import Guard
 
 from foldaway.federated.messages import MEDIA_TYPE as MESSAGE
 from foldaway.service.http.problems import MEDIA_TYPE, Problem
+from foldaway.service.keys.tokens import NAME
 
 COMPONENTS = Components(security_schemes={"token": SecurityScheme(type="http", scheme="bearer")})
 
@@ -24,9 +25,10 @@ _STAMPED = [
 
 _WHEN = {
     400: "The request is malformed.",
-    401: "No valid token.",
-    403: "The token does not allow this, or it is for another trial: is the trial's name misspelt?",
-    404: "There is no such trial (a token for another trial gets 403), or no such number is enrolled.",
+    401: "No valid token; the answer names the one that is needed.",
+    403: "The token does not allow this, or it is for another trial; the answer names the one that is needed.",
+    404: "There is no such trial, or not of this team (a token for another trial gets 403), or no such number is "
+    "enrolled.",
     408: "The body did not arrive in time.",
     409: "The trial is of another kind, another plan has its name, batches are missing, or it is the only admin token.",
     410: "The trial is closed: it takes no more records or messages, and its exact numbers are gone.",
@@ -99,6 +101,20 @@ def _object(*required: str, **properties: Any) -> Schema:
     )
 
 
+def _token(*scopes: str, **needed: Schema) -> Schema:
+    """A token of these scopes, which needs these fields."""
+    absent = {name: _NULL for name in ("trial", "team", "units") if name not in needed}
+    return _object(
+        "scope",
+        *needed,
+        scope=Schema(type=OpenAPIType.STRING, enum=list(scopes)),
+        label=Schema(type=[OpenAPIType.STRING, OpenAPIType.NULL], min_length=1, max_length=100),
+        expires_in=Schema(type=[OpenAPIType.INTEGER, OpenAPIType.NULL], minimum=1, maximum=10**10),
+        **needed,
+        **absent,
+    )
+
+
 _OBJECT = Schema(type=OpenAPIType.OBJECT)
 _BYTES = Schema(type=OpenAPIType.STRING, format=OpenAPIFormat.BINARY)
 _NULL = Schema(type=OpenAPIType.NULL)
@@ -137,25 +153,17 @@ CloseOperation = _taking(
     required=False,
 )
 TokenOperation = _taking(
-    "A token for everything, for the server's metrics, to send records to a trial, to send a site's tallies of so many "
-    "`units` at most, or to read a trial's effects.",
+    "A token for everything, for the server's metrics, for the trials of one team, to send records to a trial, to send "
+    "a site's tallies of so many `units` at most, or to read a trial's effects. It may have a `label`, and an end, "
+    "`expires_in` so many seconds. A team's token issues those for its trials.",
     {
         "application/json": Schema(
             one_of=[
-                _object("scope", scope=Schema(const="admin"), trial=_NULL),
-                _object("scope", scope=Schema(const="metrics"), trial=_NULL),
-                _object(
-                    "scope",
-                    "trial",
-                    scope=Schema(type=OpenAPIType.STRING, enum=["ingest", "read"]),
-                    trial=Schema(type=OpenAPIType.STRING),
-                    units=_NULL,
-                ),
-                _object(
-                    "scope",
-                    "trial",
-                    "units",
-                    scope=Schema(const="site"),
+                _token("admin", "metrics"),
+                _token("team", team=Schema(type=OpenAPIType.STRING, pattern=NAME)),
+                _token("ingest", "read", trial=Schema(type=OpenAPIType.STRING)),
+                _token(
+                    "site",
                     trial=Schema(type=OpenAPIType.STRING),
                     units=Schema(type=OpenAPIType.INTEGER, minimum=1, maximum=10**15),
                 ),

@@ -113,8 +113,8 @@ def on_error(request: Request[Any, Any, Any], error: Exception) -> Response[byte
     return answer(of_any(error, request.scope["state"]))
 
 
-# Under this name a refusal for want of a token says which one is needed.
-NEEDED = "needed"
+# Under this name a refusal of ours, raised as the framework's, has its sentence.
+SENTENCE = "sentence"
 
 
 def on_http_exception(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
@@ -122,8 +122,8 @@ def on_http_exception(request: Request[Any, Any, Any], error: HTTPException) -> 
     status = HTTPStatus(error.status_code)
     headers = {name: text for name, text in (error.headers or {}).items() if name.lower() == "allow"}
     sentence = _PLAIN.get(status, f"{status.phrase}.")
-    if isinstance(error.extra, dict) and NEEDED in error.extra:  # our own words
-        sentence = f"{sentence.removesuffix('.')}: this takes {error.extra[NEEDED]}."
+    if isinstance(error.extra, dict):  # our own words
+        sentence = error.extra.get(SENTENCE, sentence)
     return answer(Problem(status.phrase, status, sentence), **headers)
 
 

@@ -1,4 +1,4 @@
-"""Access tokens: who may do what. A token is told once; what is kept is a hash of its secret."""
+"""Access tokens: what they are. A token is told once; what is kept is a hash of its secret."""
 
 from __future__ import annotations
 
@@ -7,14 +7,20 @@ import hmac
 import re
 import secrets
 import time
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
-Scope = Literal["admin", "ingest", "site", "read", "metrics"]
+Scope = Literal["admin", "team", "ingest", "site", "read", "metrics"]
 
-FOR_ALL = ("admin", "metrics")
-"""Scopes of tokens that are for no trial in particular."""
+OF_A_TRIAL = ("ingest", "site", "read")
+"""Scopes of tokens that are for one trial."""
+
+SENDING = ("ingest", "site")
+"""Scopes of tokens that records come with: when one was last used is kept nowhere, since that would be a receipt."""
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+"""The name of a trial or a team."""
 
 _FORM = re.compile(r"fa_([0-9a-f]{16})_([A-Za-z0-9_-]{43})", re.ASCII)
 # For texts that are no token and ids that nobody has: they take the same path as all others.
@@ -27,13 +33,17 @@ class TokenRow(msgspec.Struct, frozen=True):
     Attributes:
         id: The public part.
         hash: SHA-256 of the secret part.
-        scope: ``"admin"`` for everything, ``"ingest"``, ``"site"`` or ``"read"`` for one trial, ``"metrics"`` for the
-            counts and times of the server alone.
-        trial: The trial's name; none for admin and metrics.
+        scope: ``"admin"`` for everything, ``"team"`` for the trials of one team, ``"ingest"``, ``"site"`` or ``"read"``
+            for one trial, ``"metrics"`` for the counts and times of the server alone.
+        trial: The trial's name; none for admin, team and metrics.
         created: When, in seconds since 1970.
         revoked: Whether it was taken back.
         units: Of a site's, the most units that it may bring in all.
         brought: How many it has brought.
+        team: Of a team's, which team.
+        label: What it is for, in words of whoever issued it.
+        expires: When it is no longer good, in seconds since 1970; none if never.
+        used: The day (UTC) of its last use, as 2026-01-31; none before the first, and always of those that send.
     """
 
     id: str
@@ -44,24 +54,73 @@ class TokenRow(msgspec.Struct, frozen=True):
     revoked: bool = False
     units: int | None = None
     brought: int = 0
+    team: str | None = None
+    label: str | None = None
+    expires: float | None = None
+    used: str | None = None
+
+    @property
+    def status(self) -> Literal["valid", "revoked", "expired"]:
+        """Whether it is still good."""
+        if self.revoked:
+            return "revoked"
+        return "valid" if self.expires is None or time.time() < self.expires else "expired"
 
 
-def issue(scope: Scope, trial: str | None = None, units: int | None = None) -> tuple[TokenRow, str]:
+class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A token to be issued: see `TokenRow`.
+
+    Attributes:
+        expires_in: After how many seconds it is no longer good; none for never.
+    """
+
+    scope: Scope
+    trial: str | None = None
+    units: Annotated[int, msgspec.Meta(ge=1, le=10**15)] | None = None
+    team: Annotated[str, msgspec.Meta(pattern=NAME)] | None = None
+    label: Annotated[str, msgspec.Meta(min_length=1, max_length=100)] | None = None
+    expires_in: Annotated[int, msgspec.Meta(ge=1, le=10**10)] | None = None
+
+    def fault(self) -> str | None:
+        """What keeps it from being one, as the field and a sentence.
+
+        Example:
+            >>> Wanted("read").fault()
+            '`trial` is missing: a token with the scope "read" is for one trial.'
+            >>> Wanted("read", "checkout-button").fault(), Wanted("team", team="checkout").fault()
+            (None, None)
+        """
+        needs: dict[str, tuple[str, ...]] = {
+            "trial": OF_A_TRIAL,
+            "units": ("site",),
+            "team": ("team",),
+        }
+        for field, scopes in needs.items():
+            given = getattr(self, field) is not None
+            if self.scope in scopes and not given:
+                return f'`{field}` is missing: a token with the scope "{self.scope}" is for {_FOR[field]}.'
+            if given and self.scope not in scopes:
+                return f'`{field}` does not go with the scope "{self.scope}": leave it out.'
+        if self.label is not None and not self.label.isprintable():
+            return "`label` must be one line of text."
+        return None
+
+
+_FOR = {"trial": "one trial", "units": "so many units at most", "team": "one team"}
+
+
+def issue(wanted: Wanted) -> tuple[TokenRow, str]:
     """A new token: what to keep of it, and its text for whoever is to use it.
 
     Example:
-        >>> row, text = issue("read", "checkout-button")
+        >>> row, text = issue(Wanted("read", "checkout-button"))
         >>> verify(text, row), verify(text[:-1] + "?", row), verify(text, None)
         (True, False, False)
-        >>> allows(row, "read", "checkout-button"), allows(row, "ingest", "checkout-button")
-        (True, False)
     """
-    if (trial is None) != (scope in FOR_ALL):
-        raise ValueError("a token for ingest, site or read is for one trial, any other for none in particular")
-    if (units is None) != (scope != "site"):
-        raise ValueError("a site's token, and no other, says how many units the site may bring")
+    if (fault := wanted.fault()) is not None:
+        raise ValueError(fault)
     text = new_token()
-    return row_of(text, scope, trial, units), text
+    return row_of(text, wanted), text
 
 
 def new_token() -> str:
@@ -69,7 +128,7 @@ def new_token() -> str:
     return f"fa_{secrets.token_hex(8)}_{secrets.token_urlsafe(32)}"
 
 
-def row_of(text: str, scope: Scope, trial: str | None = None, units: int | None = None) -> TokenRow:
+def row_of(text: str, wanted: Wanted) -> TokenRow:
     """What to keep of a token, from its text.
 
     Raises:
@@ -78,7 +137,18 @@ def row_of(text: str, scope: Scope, trial: str | None = None, units: int | None 
     form = _FORM.fullmatch(text)
     if form is None:
         raise ValueError("not the text of a token")
-    return TokenRow(form[1], _hashed(form[2]), scope, trial, time.time(), units=units)
+    now = time.time()
+    return TokenRow(
+        form[1],
+        _hashed(form[2]),
+        wanted.scope,
+        wanted.trial,
+        now,
+        units=wanted.units,
+        team=wanted.team,
+        label=wanted.label,
+        expires=None if wanted.expires_in is None else now + wanted.expires_in,
+    )
 
 
 def id_of(text: str) -> str | None:
@@ -87,19 +157,19 @@ def id_of(text: str) -> str | None:
     return form and form[1]
 
 
-def verify(text: str, row: TokenRow | None) -> bool:
-    """Whether a text is the token of this row, and the row is not revoked; in the same time whatever is wrong."""
+def is_its_text(text: str, row: TokenRow | None) -> bool:
+    """Whether a text is the token of this row, still good or not; in the same time whatever is wrong."""
     form = _FORM.fullmatch(text)
     id, secret = (form[1], form[2]) if form else _NOBODY
     row_id, row_hash = (row.id, row.hash) if row is not None else (_NOBODY[0], bytes(32))
     same_id = hmac.compare_digest(id, row_id)
     same_secret = hmac.compare_digest(_hashed(secret), row_hash)
-    return same_id & same_secret & (row is not None and not row.revoked) & (form is not None)
+    return same_id & same_secret & (row is not None) & (form is not None)
 
 
-def allows(row: TokenRow, scope: Scope, trial: str | None = None) -> bool:
-    """Whether a token is good for something: admin for everything, the others for their own trial, or for metrics."""
-    return row.scope == "admin" or (row.scope == scope and row.trial == trial and (trial is None) == (scope in FOR_ALL))
+def verify(text: str, row: TokenRow | None) -> bool:
+    """Whether a text is the token of this row, and still good; in the same time whatever is wrong."""
+    return is_its_text(text, row) & (row is not None and row.status == "valid")
 
 
 def _hashed(secret: str) -> bytes:

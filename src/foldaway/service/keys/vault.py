@@ -60,7 +60,7 @@ class Vault:
         if key_file is None:
             if folder is None:
                 raise VaultError(
-                    "there is no key to encrypt with: create one (`foldaway key FILE`) and name it with --key-file "
+                    "there is no key to encrypt with: create one (`foldaway key new FILE`) and name it with --key-file "
                     f"FILE, or set {VARIABLE}. All servers and commands on one database need the same key."
                 )
             key_file = folder / FILE

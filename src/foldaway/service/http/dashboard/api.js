@@ -62,7 +62,7 @@ export const report = async (name) => (await ask(at(name, "/report"), {}, { read
 export const history = async (name, query) => (await ask(at(name, "/history"), query)).body.points;
 
 /** Whether the token may register and close trials. */
-export const isAdmin = async () => (await ask("/v1/tokens/own")).body.scope === "admin";
+export const rules = async () => ["admin", "team"].includes((await ask("/v1/tokens/own")).body.scope);
 
 /** What the trial can still find; nothing where that cannot be told. */
 export async function outlook(name) {

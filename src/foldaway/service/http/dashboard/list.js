@@ -45,7 +45,7 @@ export function showList(view, refused) {
     trials = await api.trials();
     draw();
     if (admin === null) {
-      admin = await api.isAdmin();
+      admin = await api.rules();
       if (admin) create.replaceChildren(createForm(() => poll.soon(0)));
     }
     for (const trial of trials.slice(0, ASKED)) {

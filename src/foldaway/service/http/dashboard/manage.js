@@ -25,11 +25,11 @@ export class Manage {
   }
 
   async show(state) {
-    this.admin ??= await api.isAdmin();
+    this.rules ??= await api.rules();
     this.state = state;
     this.report.hidden = !state.effects;
     this.certificate.hidden = state.open || !state.effects;
-    this.closing.hidden = !(this.admin && state.open);
+    this.closing.hidden = !(this.rules && state.open);
     this.element.hidden = this.report.hidden && this.closing.hidden;
   }
 

@@ -38,7 +38,7 @@ export function showSignIn(view, words, then) {
     api.token.keep(text);
     try {
       const trials = await api.trials();
-      if (trials.length === 1 && location.hash.length < 3 && !(await api.isAdmin())) {
+      if (trials.length === 1 && location.hash.length < 3 && !(await api.rules())) {
         history.replaceState(null, "", `#/trials/${encodeURIComponent(trials[0].name)}`);
       }
       then();
@@ -54,7 +54,7 @@ export function showSignIn(view, words, then) {
     h("section", { class: "sign-in card" },
       h("h1", {}, "Sign in"),
       h("p", { class: "soft" },
-        "Every trial has a read token, shown when the trial was created. An admin token shows all trials."),
+        "Every trial has a read token, shown when the trial was created. A team’s token shows its trials, and an admin token all of them."),
       h("form", { onsubmit: submit, novalidate: true },
         h("label", { for: "token" }, "Access token"),
         h("div", { class: "together" }, field, button),
