@@ -45,6 +45,10 @@ class Questions:
         """The certificate of a closed trial, as the file that `foldaway verify` checks."""
         return canonical(self._asking.ask_json("GET", f"/v1/trials/{trial}/certificate"), indent=1) + b"\n"
 
+    def remove(self, trial: str) -> None:
+        """Remove a closed trial from the server, with all that is stored of it and its tokens."""
+        self._asking.ask_json("DELETE", f"/v1/trials/{trial}")
+
     def outlook(
         self, trial: str, *, records: int | None = None, days: float | None = None, width: float | None = None
     ) -> dict[str, Any]:
