@@ -9,6 +9,7 @@ ALL = (
     "bootstrap_start",
     "bootstrap_coverage",
     "groups_coverage",
+    "groups_that_fit",
     "few_clusters",
     "groups_anytime",
     "judgement",

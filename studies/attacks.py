@@ -376,7 +376,7 @@ STATES: dict[str, dict[str, Any]] = {
     "moments, as saved: pooled": {"moments": {}, **WITH_LEVELS},
     "sums by arm (default)": WITH_LEVELS,
     "sums, 128 groups of units": {"unit": "who", **WITH_LEVELS},
-    "sums, 16 groups of units": {"unit": "who", "groups": 16, **WITH_LEVELS},
+    "sums, 16 groups of units": {"unit": "who", "expected_units": 320, **WITH_LEVELS},
 }
 
 

@@ -55,7 +55,7 @@ def plan_of(**settings: Any) -> fa.Plan:
             "arms": {"control": 0.5, "treatment": 0.5},
             "outcomes": ["amount"],
             "unit": "who",
-            "groups": 4096,
+            "expected_units": 4096 * 2 * 2,
             "privacy": fa.Privacy(cohort=UNITS, smallest_cell=2),
             **settings,
         }

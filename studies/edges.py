@@ -164,7 +164,7 @@ def draw(seed: int, most: int = 400) -> Case:
         data["w"], settings["weight"], hard = weight.values, "w", hard or weight.hard
     if rng.random() < 0.5:
         data["unit"], settings["unit"] = np.char.add("u", unit.astype(str)), "unit"
-        settings |= {"records_per_unit": "together"} if keep == "moments" else {"groups": GROUPS}
+        settings |= {"records_per_unit": "together"} if keep == "moments" else {"expected_units": 2 * 10 * GROUPS}
         if keep == "moments" and rng.random() < 0.05:
             settings["moments"] = fa.Moments(bootstrap=Bootstrap(replicates=20))
     names = [name for name in data if name.startswith("x")]

@@ -62,7 +62,9 @@ class Found(NamedTuple):
 
 def plan_of(cell: Cell) -> fa.Plan:
     """The plan of a cell."""
-    settings: dict[str, Any] = {} if cell.groups is None else {"cluster": "cluster", "groups": cell.groups}
+    settings: dict[str, Any] = (
+        {} if cell.groups is None else {"cluster": "cluster", "expected_units": 2 * 10 * cell.groups}
+    )
     looks = fa.Looks(information={"units": cell.units}, at=AT[cell.looks], spending=cell.spending)
     return fa.Plan(
         name=NAME, arm="arm", arms={"a": 0.5, "b": 0.5}, outcomes=[fa.Mean("y", better="higher")], looks=looks,

@@ -239,7 +239,7 @@ def sites_taken(server: Served, scope: str, units: int, rng: random.Random, reco
         arms={"a": 0.5, "b": 0.5},
         outcomes=["y"],
         unit="u",
-        groups=16,
+        expected_units=64,
         federated="sums",
         privacy=fa.Privacy(cohort=10, smallest_cell=2),
     )

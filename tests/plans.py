@@ -26,10 +26,9 @@ FULL: dict[str, Any] = {
     "alternative": "less",
     "correction": "benjamini-hochberg",
     "records_per_unit": "one",
-    "groups": 64,
+    "expected_units": 6400,
     "hash": "sha256",
     "drop_limit": 0.1,
-    "anytime_n": 5000,
     "moments": {
         "estimators": ["difference", "regression"],
         "errors": ["classical", "HC1"],
@@ -146,7 +145,6 @@ def plans(draw: st.DrawFn) -> fa.Plan:
             moments["errors"] = draw(st.lists(st.sampled_from(["classical", "HC0", "HC1"]), unique=True))
     else:
         settings["records_per_unit"] = draw(st.sampled_from(["many", "one"])) if unit else "many"
-        settings["groups"] = 2 ** draw(st.integers(3, 12))
     return fa.Plan(
         name=draw(st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,20}\Z")),
         arm=columns[0],
@@ -157,7 +155,7 @@ def plans(draw: st.DrawFn) -> fa.Plan:
         confidence=draw(st.floats(0.5, 0.999)),
         drop_limit=draw(st.sampled_from([0, 0.05])),
         moments=moments,
-        anytime_n=draw(st.integers(1, 10**15)),
+        expected_units=draw(st.none() | st.integers(1, 10**9)),
         privacy=fa.Privacy(
             cohort=draw(st.integers(1, 10**9)),
             smallest_cell=draw(st.integers(1, 10**9)),

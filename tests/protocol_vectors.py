@@ -60,7 +60,7 @@ PLANS: dict[str, dict[str, Any]] = {
             {"kind": "ratio", "numerator": "clicks", "denominator": "views"},
             {"kind": "total", "column": "revenue"},
         ],
-        "groups": 4096,
+        "expected_units": 81_920,
         "federated": {"mode": "sums", "device_records": 20},
     },
     "arms whose names are digits, and numbers with many digits": {
@@ -73,7 +73,7 @@ PLANS: dict[str, dict[str, Any]] = {
         ],
         "federated": "delta",
     },
-    "bounds that clip": {**_COMMON, "bounds": {"revenue": [-1, 5]}, "federated": "sums", "groups": 16},
+    "bounds that clip": {**_COMMON, "bounds": {"revenue": [-1, 5]}, "federated": "sums", "expected_units": 320},
     "bounds that refuse": {
         **_COMMON,
         "bounds": {"revenue": [-1, 5]},
@@ -100,7 +100,7 @@ PLANS: dict[str, dict[str, Any]] = {
             "slopes": {"revenue": _COEFFICIENTS},
         },
         "release": 1.0,
-        "groups": 16,
+        "expected_units": 320,
         "federated": {"mode": "sums", "device_records": 5},
     },
     "scores": {**_COMMON, **_LEVELS, "federated": "scores"},

@@ -24,7 +24,7 @@ GROUPS = 32
 
 
 def plan_of(*outcomes: Any, **settings: Any) -> fa.Plan:
-    base: dict[str, Any] = {"name": "ratio", "arm": "g", "arms": {"a": 0.5, "b": 0.5}, "groups": GROUPS}
+    base: dict[str, Any] = {"name": "ratio", "arm": "g", "arms": {"a": 0.5, "b": 0.5}, "expected_units": 20 * GROUPS}
     return fa.Plan(**{**base, "outcomes": list(outcomes), **settings})
 
 
@@ -237,7 +237,7 @@ def test_shares_read_from_moments_have_the_ratios_of_sums() -> None:
 
 
 def test_a_ratio_of_devices_sums_and_of_a_release_is_read_by_groups() -> None:
-    plan = plan_of(fa.Ratio("clicks", "views"), federated="sums", groups=8)
+    plan = plan_of(fa.Ratio("clicks", "views"), federated="sums", expected_units=320)
     assert plan.pairs == ()
     bounds = {"clicks": [0, 40], "views": [0, 60]}
     released = plan_of(fa.Ratio("clicks", "views"), unit="u", bounds=bounds, release=1.0, records_per_unit="one")

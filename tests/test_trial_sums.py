@@ -457,7 +457,7 @@ def test_the_covariates_narrow_the_any_time_interval_too() -> None:
 
 
 def test_an_any_time_interval_without_bounds_is_withheld() -> None:
-    plan = fa.Plan(**{**_settings(PLAN), "anytime_n": 10**12})
+    plan = fa.Plan(**{**_settings(PLAN), "expected_units": 10**9})
     for row in folded(plan, make(22, n=400, units=200)).effects().filter(se_kind="jackknife"):
         assert row.anytime_ci_lower is None
         assert "infinity" in row.anytime_why

@@ -87,7 +87,7 @@ class Design:
                 bootstrap=REPLICATES if self.bootstrap else None,
             ),
             records_per_unit="together",
-            anytime_n=(self.looks or (10_000,))[len(self.looks) // 2],
+            expected_units=(self.looks or (10_000,))[len(self.looks) // 2],
         )
 
     def simulate(self, rng: np.random.Generator) -> Columns:

@@ -157,8 +157,8 @@ def test_a_sparse_outcome_stands_alone_in_as_many_cells_as_expected() -> None:
 def test_fewer_groups_hide_them() -> None:
     rows = records(4000, share=0.02)
     (found,) = audited(plan_of(unit="who"), rows).findings
-    assert "groups = 16" in found.remedy
-    assert audited(plan_of(unit="who", groups=16), rows).findings == []
+    assert "`expected_units = 320` (for 16 groups)" in found.remedy
+    assert audited(plan_of(unit="who", expected_units=320), rows).findings == []
 
 
 def test_two_records_of_an_arm_are_two_equations() -> None:
@@ -178,10 +178,10 @@ def test_a_whale_is_known_to_within_a_tenth() -> None:
 
 
 def test_replicates_take_the_key_and_identifiers() -> None:
-    plan = plan_of(unit="who", groups=8, moments={"bootstrap": 200})
-    found = audited(plan, records(150))
+    plan = plan_of(unit="who", expected_units=320, moments={"bootstrap": 200})
+    found = audited(plan, records(300))
     assert found.solved == 0
-    assert found.solved_with_keys == 150
+    assert found.solved_with_keys == 300
     assert [each.needs for each in found.findings] == ["the trial's key and all identifiers"]
     assert solvable(200, 5000, 4000) == 0
 

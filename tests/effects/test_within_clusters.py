@@ -15,7 +15,7 @@ from foldaway.effects import Effect
 from trials import folded, known
 
 PLAN = fa.Plan(
-    name="villages", arm="arm", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], cluster="village", groups=4096
+    name="villages", arm="arm", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], cluster="village", expected_units=81_920
 )  # fmt: skip
 
 
@@ -91,6 +91,6 @@ def test_clusters_change_nobodys_arm() -> None:
 
 def test_the_bootstrap_is_by_cluster() -> None:
     rows = villages()
-    settings: dict[str, Any] = {"moments": {"estimators": ["difference"], "bootstrap": 400}, "groups": 128}
+    settings: dict[str, Any] = {"moments": {"estimators": ["difference"], "bootstrap": 400}}
     row = folded(msgspec.structs.replace(PLAN, **settings), rows).effects().filter(se_kind="bootstrap")[0]
     assert row.std_error == pytest.approx(kept(rows)[1], rel=0.12)

@@ -121,7 +121,7 @@ def test_nothing_is_left_of_what_a_device_has_forgotten(
         outcomes=["revenue"],
         covariates=covariates,
         federated=mode,  # type: ignore[arg-type]
-        groups=8,
+        expected_units=320,
         privacy=fa.Privacy(cohort=1 if mode == "scores" else 3, smallest_cell=1),
     )
     trial = Hosted(server, plan)

@@ -104,11 +104,11 @@ CASES: dict[str, Case] = {
     "uncorrected": Case({**THREE, "outcomes": ["y", "z"], "alternative": "less", "correction": "none"}),
     "dropped": Case({"drop_limit": 0.05, **X}),
     "dropped_too_many": Case({"drop_limit": 0.001}),
-    "welch_alone": Case({"anytime_n": 400}),
+    "welch_alone": Case({"expected_units": 400}),
     # Sums by group of units with several records.
     "units": Case({**UNIT, "outcomes": ["y", "z"]}),
     "units_covariates": Case({**UNIT, **LEVELS}),
-    "units_coefficients": Case({**UNIT, **SLOPES, "groups": 32}),
+    "units_coefficients": Case({**UNIT, **SLOPES, "expected_units": 640}),
     "units_shares": Case({**UNIT, "outcomes": SHARES}),
     "units_ratio": Case({**UNIT, "outcomes": RATIO, **LEVELS}),
     "units_quantiles": Case({**UNIT, "outcomes": QUANTILES}),
@@ -174,8 +174,8 @@ CASES: dict[str, Case] = {
     "devices_scores": Case({**X, "federated": "scores"}, 300),
     "devices_scores_CR2": Case({**X, "federated": {"mode": "scores", "leverage": "CR2"}}, 300),
     "devices_scores_CR3": Case({**THREE, "federated": {"mode": "scores", "leverage": "CR3"}}, 300),
-    "devices_sums": Case({"federated": "sums", "groups": 32, "outcomes": ["y", "z"]}, 300),
-    "devices_sums_adjusted": Case({**SLOPES, "federated": "sums", "groups": 32}, 300),
+    "devices_sums": Case({"federated": "sums", "expected_units": 640, "outcomes": ["y", "z"]}, 300),
+    "devices_sums_adjusted": Case({**SLOPES, "federated": "sums", "expected_units": 640}, 300),
 }
 
 

@@ -20,7 +20,7 @@ PLAN = fa.Plan(
     arms={"a": 0.9, "b": 0.1},
     outcomes=["y"],
     moments=fa.Moments(estimators=["difference"], errors=["HC2"]),
-    anytime_n=1000,
+    expected_units=1000,
 )
 
 
@@ -54,7 +54,7 @@ def test_the_interval_is_that_of_the_larger_error_on_kept_rows(units: bool) -> N
         df = row.df if units else math.inf
         assert row.std_error is not None
         assert row.estimate is not None
-        reach = float(anytime_reach(np.asarray(n), 0.95, plan.anytime_n, math.inf if df is None else df))
+        reach = float(anytime_reach(np.asarray(n), 0.95, plan.tightest_at, math.inf if df is None else df))
         half = reach * row.std_error * math.sqrt(ratio)
         assert row.anytime_ci_lower == pytest.approx(row.estimate - half, rel=1e-9)
         assert row.anytime_ci_upper == pytest.approx(row.estimate + half, rel=1e-9)
@@ -113,7 +113,7 @@ def test_unequal_arms_and_rare_conversions_under_many_looks() -> None:
     ones = np.stack([np.cumsum(y * ~treated, axis=1), np.cumsum(y * treated, axis=1)], axis=-1)[:, 9::10]
     mean = ones / np.maximum(n, 1)
     error = np.sqrt((mean * (1 - mean) / np.maximum(n - 1, 1)).sum(axis=-1))
-    reach = anytime_reach(n.sum(axis=-1), PLAN.confidence, PLAN.anytime_n)
+    reach = anytime_reach(n.sum(axis=-1), PLAN.confidence, PLAN.tightest_at)
     alone = (n.min(axis=-1) > 1) & (np.abs(mean[..., 1] - mean[..., 0]) > 0.999 * reach * error)
     assert np.mean(alone.any(axis=1)) > 0.15
     near = alone & (n.min(axis=-1) * ones.sum(axis=-1) / n.sum(axis=-1) > ENOUGH / 2)

@@ -65,7 +65,7 @@ def test_an_arm_that_changes_how_active_units_are_keeps_its_verdicts() -> None:
 def test_with_records_of_few_groups_the_check_is_open() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", fa.SampleRatioWarning)
-        effects = crowded(3, lost=0.6, each=20, groups=16).effects()
+        effects = crowded(3, lost=0.6, each=20, expected_units=320).effects()
     ratio = effects.sample_ratio
     assert (ratio.state, ratio.test, ratio.p_value) == ("open", "none", None)
     assert ratio.ok

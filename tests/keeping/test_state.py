@@ -95,7 +95,7 @@ def test_the_tests_own_seal_is_the_real_one() -> None:
 
 def test_no_record_and_no_identifier_is_in_a_state() -> None:
     plan, rows = make_trial(42, n=1200, units=True)
-    data = folded(msgspec.structs.replace(plan, groups=16), rows).dumps()  # no cell of a single record
+    data = folded(msgspec.structs.replace(plan, expected_units=320), rows).dumps()  # no cell of a single record
     assert b"unit-" not in data
     for value in rows["y0"]:
         assert struct.pack("<d", value) not in data

@@ -46,7 +46,6 @@ OF_PLANS: list[tuple[dict[str, Any], str]] = [
     ({"outcomes": [PRIMARY, {"column": "z", "better": "lower", "margin": 1}]}, "no test for guardrails"),
     ({"unit": "u"}, "`looks.information.units` counts units with one record each"),
     ({"correction": "benjamini-hochberg"}, "bound the chance of any false finding"),
-    ({"anytime_n": 5_000}, "`anytime_n` is for verdicts at any time"),
     ({"federated": "sums"}, "`looks` cannot be combined with `federated`"),
     ({"release": 1.0, "bounds": {"y": [0, 1]}}, "`looks` cannot be combined with `release`"),
 ]

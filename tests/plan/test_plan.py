@@ -136,10 +136,9 @@ OTHER: dict[str, Any] = {
         "errors": ["HC1", "classical"],
         "bootstrap": {"replicates": 200, "weights": "poisson"},
     },
-    "groups": 128,
+    "expected_units": 5001,
     "hash": "siphash",
     "drop_limit": 0.2,
-    "anytime_n": 5001,
     "privacy": {"cohort": 51, "smallest_cell": 20},
 }
 
@@ -319,11 +318,10 @@ def test_settings_at_their_default_do_not_count(plan: fa.Plan, data: st.DataObje
         "correction": "holm",
         "records_per_unit": "many",
         "moments": None,
-        "groups": 128,
+        "expected_units": None,
         "hash": "siphash",
         "coefficients": None,
         "drop_limit": 0,
-        "anytime_n": 10000,
         "federated": None,
     }
     in_parts: dict[str, dict[str, Any]] = {

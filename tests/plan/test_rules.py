@@ -118,8 +118,8 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         "`alternative` applies to outcomes without a `question` or a `margin`; this plan has none: leave it out.",
     ),
     "no unit": ({"unit": None, "records_per_unit": "together"}, '`records_per_unit = "together"` needs `unit`'),
-    "anytime zero": ({"anytime_n": 0}, "`anytime_n` must be a whole number from 1 to"),
-    "anytime huge": ({"anytime_n": 10**400}, "`anytime_n` must be a whole number from 1 to"),
+    "expected zero": ({"expected_units": 0}, "`expected_units` must be a whole number from 1 to"),
+    "expected huge": ({"expected_units": 10**400}, "`expected_units` must be a whole number from 1 to"),
     "one replicate": ({"bootstrap": 1}, REPLICATES),
     "negative replicates": (
         {"bootstrap": -5},
@@ -151,7 +151,10 @@ RELEASED_CASES: dict[str, tuple[dict[str, Any], str]] = {
         "can adjust only by `coefficients` from before the trial",
     ),
     "weights": ({"weight": "w"}, "leave out `weight`"),
-    "more groups than there are": ({"groups": 16}, "no more than `groups`"),
+    "more groups than there are": (
+        {"expected_units": 320, "release": {"epsilon": 1.0, "unit_records": 5, "noisy_groups": 32}},
+        "no more than the 16 groups",
+    ),
     "records that nobody can count": (
         {"records_per_unit": "many"},
         'and `records_per_unit = "together"` need each other',
@@ -262,14 +265,13 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "correction": ["", "bonferroni", None, True, 1],
     "records_per_unit": [None, 0, True, "few", []],
     "moments": ["", "all", True, 1],
-    "groups": NOT_WHOLE,
     "hash": [None, "", "SHA256", "md5", True, 1],
     "coefficients.center": [None, 1, "x", ["x"], {"x": "1"}, {1: 1.0}],
     "coefficients.slopes": [None, 1, "x", ["x"], {"y": 1}, {"y": {"x": "1"}}],
     "drop_limit": [*NOT_NUMBERS, -0.1, 1.1],
     "moments.estimators": NOT_NAMES,
     "moments.errors": NOT_NAMES,
-    "anytime_n": NOT_WHOLE,
+    "expected_units": NOT_WHOLE[1:],
     "moments.bootstrap.replicates": [*NOT_WHOLE, 1, 10**6],
     "moments.bootstrap.weights": [None, "", "normal", 1],
     "privacy.cohort": NOT_WHOLE,
@@ -351,10 +353,10 @@ def test_a_part_tells_its_faults_by_itself() -> None:
 
 
 def test_all_faults_are_told_at_once() -> None:
-    several = {"name": "", "arms": {"a": 0.5, "b": 0.4}, "outcomes": [], "confidence": 2, "anytime_n": 0}
+    several = {"name": "", "arms": {"a": 0.5, "b": 0.4}, "outcomes": [], "confidence": 2, "expected_units": 0}
     told = faults(**several)
     assert len(told) == 5
-    for setting in ("name", "arms", "outcomes", "confidence", "anytime_n"):
+    for setting in ("name", "arms", "outcomes", "confidence", "expected_units"):
         assert sum(f"`{setting}`" in sentence for sentence in told) == 1
     inside: dict[str, Any] = {name: dict.fromkeys(settings_of(part), object()) for name, part in PARTS.items()}
     inside["moments"]["bootstrap"] = dict.fromkeys(settings_of(Bootstrap), object())
@@ -366,7 +368,7 @@ def test_all_faults_are_told_at_once() -> None:
 
 
 def test_what_is_at_the_limit_is_allowed() -> None:
-    fa.Plan(**{**SMALL, "name": "n" * 100, "arms": halves(MOST_ARMS), "confidence": 0.5, "anytime_n": 1})
+    fa.Plan(**{**SMALL, "name": "n" * 100, "arms": halves(MOST_ARMS), "confidence": 0.5, "expected_units": 1})
     plan = fa.Plan(
         **{
             **SMALL,

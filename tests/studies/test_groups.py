@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT))  # studies/ lies beside tests/ and is no part of t
 
 from studies.groups_coverage import DESIGNS, Units  # noqa: E402
 
-from studies import groups_anytime, groups_coverage  # noqa: E402
+from studies import groups_anytime, groups_coverage, groups_that_fit  # noqa: E402
 
 
 def test_cr1_on_units_sums_is_statsmodels_on_rows() -> None:
@@ -116,3 +116,18 @@ def test_the_pages_say_what_was_found() -> None:
     page = groups_coverage.findings(results, 20).page("groups_coverage", "python")
     assert "## Relative effects" in page
     assert DESIGNS[7].what in page
+
+
+def test_the_error_of_groups_that_fit_is_cr1_within_its_spread_and_leaves_nobody_alone() -> None:
+    rows = groups_that_fit.records(np.random.default_rng(2), 300)
+    X = sm.add_constant((rows["arm"] == "new").astype(float))
+    kept = sm.OLS(rows["y"], X).fit(cov_type="cluster", cov_kwds={"groups": rows["unit"]})
+    assert groups_that_fit.cr1(rows) == pytest.approx(kept.bse[1])
+    found = groups_that_fit.study(4_000, 1.0, keys=8, seed=3)
+    assert found.groups == (128, 32, 16)
+    assert found.ratio == pytest.approx(1, abs=0.1)
+    assert found.spread[0] < 0.15 < 0.5
+    assert found.alone[0] < 0.01
+    assert "costs privacy" in " ".join(
+        groups_that_fit.findings({(4_000, guess): found for guess in (1.0, 0.1, 10.0)}, 8).page("x", "y").split()
+    )

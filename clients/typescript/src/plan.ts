@@ -73,7 +73,7 @@ export async function readPlan(bytes: Uint8Array): Promise<Plan> {
     bounds: table(plan, "bounds") as ReadonlyMap<string, Bounds>,
     beyond: plan.get("beyond") === "refuse" ? "refuse" : "clip",
     weight: plan.get("weight") as string | undefined,
-    groups: (plan.get("groups") as number | undefined) ?? 128,
+    groups: groupsOf(plan),
     coefficients: coefficientsOf(plan),
     release: plan.get("release") !== undefined,
     retention: (table(plan, "privacy").get("retention") as number | undefined) ?? 2_592_000,
@@ -81,6 +81,19 @@ export async function readPlan(bytes: Uint8Array): Promise<Plan> {
     deviceRecords: (federated.get("device_records") as number | undefined) ?? 1_000,
     regressors: ["1", ...covariates.flatMap((name) => columnsOf(name, levels.get(name)))],
   }
+}
+
+/** Into how many groups devices are dealt: as many as leave `smallest_cell` of them in each, if the plan expects some. */
+function groupsOf(plan: Table): number {
+  const least = (table(plan, "privacy").get("smallest_cell") as number | undefined) ?? 10
+  let fewest = 16
+  while (fewest <= least && fewest < 4096) fewest *= 2
+  const expected = plan.get("expected_units") as number | undefined
+  if (expected === undefined) return Math.max(128, fewest)
+  const units = expected * Math.min(...(table(plan, "arms") as ReadonlyMap<string, number>).values())
+  let groups = 4096
+  while (groups > fewest && units < least * groups) groups /= 2
+  return groups
 }
 
 /** The columns that a covariate makes: itself, or one for each of its levels but the first. */

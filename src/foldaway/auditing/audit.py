@@ -72,7 +72,7 @@ def _findings(plan: Plan, now: Held, before: Held | None) -> Iterator[Finding]:
         yield from _attack_histograms(plan, now, before)
         earlier = None if before is None else before.plain()
         for column, value in enumerate(plan.values):
-            yield from attack_cells(value.name, cells_of_arms(sums, column, earlier))
+            yield from attack_cells(plan, value.name, cells_of_arms(sums, column, earlier))
 
 
 def _attack_histograms(plan: Plan, now: Held, before: Held | None) -> Iterator[Finding]:

@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 
 from foldaway.auditing.finding import Finding, Range, both, largest
 from foldaway.numerics.block import Floats
+from foldaway.plan import Plan
+from foldaway.plan.groups import groups_for, units_for
 from foldaway.tallies.sums import Sums
 
 ALONE, PAIR, LARGEST, SPARSE = "cells of one record", "arms of two records", "dominance", "sparse outcomes"
-
-FEWEST_GROUPS = 8
-"""A plan has no fewer groups than this."""
 
 # An attacker claims a value if it is more likely than not to be right.
 _CLAIM = 0.5
@@ -64,12 +63,12 @@ class CellsSolved(NamedTuple):
     claims: int
 
 
-def attack_cells(outcome: str, arms: Sequence[ArmCells]) -> Iterator[Finding]:
+def attack_cells(plan: Plan, outcome: str, arms: Sequence[ArmCells]) -> Iterator[Finding]:
     """Every attack on one outcome's sums."""
     found = [solve(arm) for arm in arms]
     cells = "the number of records and the sum of the outcome, by arm and group"
     squares = "sums of squares by arm"
-    remedy = _remedy(arms)
+    remedy = _remedy(plan, arms)
     for attack, ranges, numbers in (
         (ALONE, [each for arm in found for each in arm.alone], cells),
         (PAIR, [each for arm in found for each in arm.pair], f"counts, sums and {squares}"),
@@ -168,15 +167,26 @@ def _chance(count: Floats, total: Floats) -> float:
     return high
 
 
-def _remedy(arms: Sequence[ArmCells]) -> str:
+def _remedy(plan: Plan, arms: Sequence[ArmCells]) -> str:
     groups = len(arms[0].records)
     noise = "Publish a release with noise, and destroy the state."
     if groups == 1:
         return f"Collect more records. {noise}"
     sizes = ((float(arm.records.sum()), _chance(arm.records, arm.total)) for arm in arms if arm.records.sum())
     fewer = min((groups_that_hide(*size) for size in sizes), default=0)
-    hides = f"Set `groups = {fewer}`. " if FEWEST_GROUPS <= fewer < groups else ""
+    hides = f"Set {fewer_groups(plan, fewer)}. " if fewest_groups(plan) <= fewer < groups else ""
     return f'{hides}If no unit has more than one record, set `records_per_unit = "one"`: there are no groups then.'
+
+
+def fewest_groups(plan: Plan) -> int:
+    """The fewest groups that the plan can have, whatever number of units it expects."""
+    return groups_for(0, plan.privacy.smallest_cell)
+
+
+def fewer_groups(plan: Plan, groups: int) -> str:
+    """The setting with which a plan has so many groups."""
+    units = units_for(groups, min(plan.arms.values()), plan.privacy.smallest_cell)
+    return f"`expected_units = {units}` (for {groups} groups)"
 
 
 def groups_that_hide(records: float, chance: float = 1.0) -> int:

@@ -13,11 +13,12 @@ from itertools import combinations
 
 import numpy as np
 
-from foldaway.auditing.cells import FEWEST_GROUPS, LIKELY_ALONE, groups_that_hide
+from foldaway.auditing.cells import LIKELY_ALONE, fewest_groups, groups_that_hide
 from foldaway.auditing.moments import solvable
 from foldaway.errors import many
 from foldaway.keeping.cohort import GROWTH
 from foldaway.plan import Plan
+from foldaway.plan.groups import units_for
 from foldaway.plan.vocabulary import SUMS
 
 SHARES = (0.01, 0.02, 0.05, 0.2)
@@ -58,8 +59,14 @@ def _in_groups(plan: Plan, arms: list[float]) -> Iterator[str]:
         f"have it. How many they would be, by the share of units with the outcome: {sole}."
     )
     hiding = [(share, min(groups_that_hide(n, share) for n in arms)) for share in SHARES]
-    if told := [f"{groups} at {100 * share:g} %" for share, groups in hiding if FEWEST_GROUPS <= groups < plan.groups]:
-        yield f"To hide them, set `groups` to {', '.join(told)}. Fewer groups make intervals a little wider."
+    fewest, smallest = fewest_groups(plan), min(plan.arms.values())
+    fewer = [(share, groups) for share, groups in hiding if fewest <= groups < plan.groups]
+    units = [(share, units_for(groups, smallest, plan.privacy.smallest_cell)) for share, groups in fewer]
+    if told := [f"{number:,} at {100 * share:g} %" for share, number in units]:
+        yield (
+            f"To hide them, set `expected_units` to {', '.join(told)}. There are fewer groups then, and intervals are "
+            "a little wider."
+        )
 
 
 def _sole(arms: list[float], groups: int, share: float) -> float:

@@ -26,6 +26,7 @@ from foldaway.effects.numbers import (
     relative_reason,
     relative_text,
 )
+from foldaway.effects.percent import in_percent
 from foldaway.effects.scorecard import as_text, explanations, scorecard
 from foldaway.effects.segment import BySegment, in_short
 from foldaway.effects.verdict import Verdict, verdicts_of
@@ -98,7 +99,17 @@ class Effects(Findings):
         return decisions_of(self, records_per_day)
 
     def to_string(self, *, all: bool = False) -> str:
-        """A line for each outcome and arm; with ``all`` also every estimator, kind of error and segment."""
+        """A line for each outcome and arm; with ``all`` also every estimator, kind of error and segment.
+
+        Outcomes that are shares are in per cent.
+        """
+        return in_percent(self)._as_text(all)
+
+    def to_html(self, *, all: bool = False) -> str:
+        """The same as HTML."""
+        return in_percent(self)._as_html(all)
+
+    def _as_text(self, all: bool) -> str:
         alarm = [fill(f"! {self.alarm}", WIDTH, subsequent_indent="  ")] if self.alarm else []
         card = [as_text(self, WIDTH)] if self.rows else []
         notes = [fill(f"· {note}", WIDTH, subsequent_indent="  ") for note in self._remarks(all)]
@@ -112,8 +123,7 @@ class Effects(Findings):
         decided = ["\n".join(fill(each.sentence, WIDTH) for each in self.decisions())] if self.rows else []
         return "\n\n".join([*decided, head, *alarm, *card, *(["\n".join(notes)] if notes else []), *tables])
 
-    def to_html(self, *, all: bool = False) -> str:
-        """The same as HTML."""
+    def _as_html(self, all: bool) -> str:
         alarm = [f"! {self.alarm}"] if self.alarm else []
         decided = [each.sentence for each in self.decisions()]
         parts = [_paragraphs([*decided, _headline(self), *alarm])]
@@ -152,7 +162,7 @@ class Effects(Findings):
         """
         from foldaway.effects.plot import forest
 
-        return forest(self, axes, estimators=estimators)
+        return forest(in_percent(self), axes, estimators=estimators)
 
     def outlook(
         self,

@@ -237,6 +237,6 @@ def _interval(effects: Findings, lead: Effect, now: float, sequential: bool) -> 
     reaches = [abs(end - (lead.estimate or 0.0)) for end in ends if end is not None and math.isfinite(end)]
     if not reaches:
         return None
-    df, tightest = lead.df if ERRORS[lead.se_kind].clusters else math.inf, plan.anytime_n
+    df, tightest = lead.df if ERRORS[lead.se_kind].clusters else math.inf, plan.tightest_at
     told = _Interval(1.0, now, effects.confidence, df, tightest, asked, together)
     return replace(told, error=reaches[0] / told.reach(now))

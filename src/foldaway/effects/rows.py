@@ -37,7 +37,7 @@ def row_from(plan: Plan, found: Found) -> Effect:
         more |= beside
     if plan.looks is not None:
         return write(Anytime(why=PLANNED), point, **more)
-    return write(anytime_effect(found.watched, plan.confidence, plan.anytime_n, claim), point, **more)
+    return write(anytime_effect(found.watched, plan.confidence, plan.tightest_at, claim), point, **more)
 
 
 def _few_carry(found: Found) -> str | None:

@@ -189,8 +189,8 @@ def _why_at_looks(effects: Findings, row: Effect, word: Word) -> str | None:
 
 
 def _margin(outcome: Outcome, row: Effect) -> float | None:
-    """The plan's margin; of a percentage, what the row was compared with, and None until there is a level."""
-    return abs(row.threshold) or None if isinstance(outcome.margin, str) else outcome.margin
+    """What the row was compared with; the plan's margin until there is a row, and None if that is a percentage."""
+    return abs(row.threshold) or (None if isinstance(outcome.margin, str) else outcome.margin)
 
 
 def _words(once: Word, ever: Word, *, final: bool) -> str:

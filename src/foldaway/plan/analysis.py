@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import chain
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from msgspec import Meta
 
+from foldaway.plan.groups import groups_for
 from foldaway.plan.looks import Looks
 from foldaway.plan.outcomes import Binning, Outcome, Value
 from foldaway.plan.part import Count, Fixed, Part
@@ -53,8 +55,8 @@ SLIPS = 0.05
 """The share of faulty records up to which they are taken for single slips, and a limit is suggested."""
 
 DropLimit = Annotated[float, Meta(ge=0, le=1, description="a share from 0 to 1, for example 0.05")]
-Groups = Annotated[int, Meta(ge=8, le=4096, description="a power of two from 8 to 4,096")]
-Size = Annotated[int, Meta(ge=1, le=10**15, description="a whole number from 1 to 10^15")]
+TIGHTEST_AT = 10_000
+"""At so many records the any-time interval is tightest, where the plan does not say what to expect."""
 
 
 class Written(Part, frozen=True, kw_only=True, eq=False):
@@ -96,15 +98,16 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
             records are independent. ``"together"``: all records of a unit come in one batch, and a unit is in one arm;
             gives CR0 and CR1. A unit in both arms is refused within a batch. In different batches it would count as
             two, and nobody would notice: where a promise does not hold, leave it out.
-        groups: Into how many groups units are dealt, under a secret key, for errors that allow for several records of
-            a unit.
+        expected_units: About how many units the trial is to have, in all arms; records, where they are randomised one
+            by one. Units are dealt into as many groups, for errors that allow for several records of a unit, as leave
+            `privacy.smallest_cell` of them in each; without it into 128. And the any-time interval is tightest there;
+            without it at 10,000.
         hash: How identifiers are dealt into groups: ``"siphash"``, or ``"sha256"``, which warehouses can compute too,
             so that their records need not leave them.
         coefficients: How covariates predict each outcome, fixed before the trial (`plan.calibrated` finds them). If
             left out, they are found from the trial's own records when it is first saved.
         drop_limit: The largest share of all records that may be faulty. At 0 a batch with a faulty record is refused
             whole. Above 0 such records are dropped and counted, and while their share is larger no effect is told.
-        anytime_n: The number of records (units, for clustered errors) at which the anytime-valid interval is tightest.
         looks: When the trial is looked at, and how much of the error rate each look may spend; a plan without it has
             verdicts that hold however often you look.
         moments: To keep moments of the columns beside sums by arm and group of units: for exact regressions, robust
@@ -133,10 +136,9 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     alternative: Literal["two-sided", "greater", "less"] = "two-sided"
     correction: Literal["holm", "benjamini-hochberg", "none"] = "holm"
     records_per_unit: RecordsPerUnit = MANY
-    groups: Groups = 128
+    expected_units: Count | None = None
     hash: Hash = "siphash"
     drop_limit: DropLimit = 0.0
-    anytime_n: Size = 10_000
     coefficients: Coefficients | Mapping[str, Any] | None = None
     looks: Looks | Mapping[str, Any] | None = None
     moments: Moments | Mapping[str, Any] | None = None
@@ -196,6 +198,25 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
         """Whether units are dealt into groups: where a unit may have several records, or only groups tell the error."""
         released = self.release is not None and not self.by_shares
         return self.keeps_sums and (not self._independent or released or self.received is not None)
+
+    @property
+    def groups(self) -> int:
+        """Into how many groups units are dealt under a secret key."""
+        return self.groups_of_parts(1)
+
+    def groups_of_parts(self, parts: float) -> int:
+        """Into how many, where every arm is cut into so many parts of about one size, each held by itself."""
+        units = None if self.expected_units is None else self.expected_units * min(self.arms.values()) / parts
+        return groups_for(units, self.privacy.smallest_cell)
+
+    def parts_of(self, column: str) -> float:
+        """Into how many parts a segment cuts every arm; without listed levels there is no telling how rare one is."""
+        return len(self.levels_of(column) or ()) or math.inf
+
+    @property
+    def tightest_at(self) -> int:
+        """The number of records (units, for clustered errors) at which the any-time interval is tightest."""
+        return TIGHTEST_AT if self.expected_units is None else self.expected_units
 
     @property
     def clustering(self) -> str | None:

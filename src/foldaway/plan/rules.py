@@ -12,7 +12,6 @@ from collections.abc import Iterator
 
 from foldaway.numerics.block import LARGEST
 from foldaway.plan.analysis import Analysis, errors_of, estimators_of, tallies_of
-from foldaway.plan.part import settings_of
 from foldaway.plan.parts import Privacy, Release
 from foldaway.plan.vocabulary import BOOTSTRAP, COMPLIERS, ERRORS, ESTIMATORS, MANY, MODES, MOMENTS, SUMS, TOTAL
 
@@ -73,8 +72,6 @@ def _keeping_faults(plan: Analysis) -> Iterator[str]:
         yield f'`records_per_unit = "{plan.records_per_unit}"` needs `unit`, the column that names the units.'
     if plan.cluster is not None:
         yield from _cluster_faults(plan)
-    if plan.groups & (plan.groups - 1):
-        yield "`groups` must be a power of two from 8 to 4,096."
     if plan.keeps == SUMS and plan.whole_units and plan.release is None:
         yield (
             '`records_per_unit = "together"` is for moments: add a `[moments]` table, or leave it out; sums need no '
@@ -202,7 +199,10 @@ def _release_faults(plan: Analysis, release: Release) -> Iterator[str]:
     if plan.weight is not None:
         yield "`release` needs records without weights: leave out `weight`."
     if release.noisy_groups & (release.noisy_groups - 1) or release.noisy_groups > plan.groups:
-        yield "`release.noisy_groups` must be a power of two and no more than `groups`."
+        yield (
+            f"`release.noisy_groups` must be a power of two, and no more than the {plan.groups:,} groups that follow "
+            "from `expected_units`."
+        )
     if (release.unit_records is not None) != (plan.whole_units and plan.federated is None):
         yield (
             '`release.unit_records` and `records_per_unit = "together"` need each other: foldaway can limit a unit\'s '
@@ -294,8 +294,6 @@ def _look_faults(plan: Analysis) -> Iterator[str]:
         )
     if plan.correction == "benjamini-hochberg":
         yield '`looks` bound the chance of any false finding: set `correction` to "holm" or "none".'
-    if plan.anytime_n != settings_of(type(plan))["anytime_n"].default:
-        yield "`anytime_n` is for verdicts at any time, and a plan with `looks` has none: leave out one of them."
     yield from plan.looks.misfits(1 - plan.confidence)
 
 

@@ -16,6 +16,7 @@ from foldaway.inference.looks.planned import LookDesign, chance_of, single_neede
 from foldaway.inference.power import Aim, crossing, expected_levels, single_look, smallest
 from foldaway.keeping.cohort import GROWTH
 from foldaway.numerics.block import Floats
+from foldaway.plan.analysis import TIGHTEST_AT
 from foldaway.planning.baseline import Baseline
 
 Goal = Literal["different", "better", "not worse", "alike"]
@@ -43,7 +44,7 @@ class CommonDesign:
         records_per_unit: The mean number of records of a unit; None if that is not known.
         size_cv: The standard deviation of that number over its mean.
         sequential: Whether the any-time interval decides, looked at each time that the trial has grown by `GROWTH`.
-        anytime_n: The number of records at which that interval is tightest.
+        tightest_at: The number of records at which that interval is tightest.
         drawn: Whether each unit's arm is drawn by itself, so that the arms' sizes vary.
     """
 
@@ -52,7 +53,7 @@ class CommonDesign:
     records_per_unit: float | None = 1.0
     size_cv: float = 0.0
     sequential: bool = False
-    anytime_n: int = 10_000
+    tightest_at: int = TIGHTEST_AT
     drawn: bool = False
 
 
@@ -154,7 +155,7 @@ class Comparing:
                 first=ENOUGH / (share * float(levels.n.min()) / at),
                 growth=GROWTH,
                 tail=self.asked.tail,
-                tightest_at=self.design.anytime_n,
+                tightest_at=self.design.tightest_at,
                 df=math.inf if levels.groups is None else float(found.df),
                 wider=math.sqrt(float(anytime_variance(levels, 1) / found.variance)),
             )

@@ -12,6 +12,7 @@ from foldaway.effects.scorecard import CORRECTION_NAMES
 from foldaway.errors import EstimateError, joined
 from foldaway.inference.looks.planned import LookDesign, mean_share
 from foldaway.plan import Outcome, Plan
+from foldaway.plan.analysis import TIGHTEST_AT
 from foldaway.planning.answer import Power
 from foldaway.planning.baseline import Baseline, Known, baseline_of, baselines_of
 from foldaway.planning.comparing import GUARDING, Alternative, Asked, CommonDesign, Comparing, Goal, Planned, Wanted
@@ -58,7 +59,7 @@ def power(
         baseline: What is known of the outcome, as a `Baseline` or a mapping with its settings; or one of these for
             each outcome by name; or the effects of an earlier trial, from which the baselines are read.
         plan: The plan, for its arms, outcomes with `better`, `margin` and `question`, confidence, `alternative`,
-            `correction`, groups, `anytime_n` and `looks`.
+            `correction`, `expected_units` and `looks`.
         arms: The arms with their shares, without a plan; two equal ones if left out. The first is the control.
         effect: The effect to be found, in the outcome's own units; one for all, or one for each by name.
         relative: The same as a share of the control's level: 0.05 is 5 %.
@@ -141,7 +142,7 @@ def power(
     if len(wanted - {"power"}) > 1 or {"size", "power"} <= wanted:
         raise EstimateError("ask one thing at a time: give the same of effect, margin and size for every outcome.")
     left_out = [f"Left out, since no effect is given: {', '.join(silent)}."] if silent else []
-    notes = (*left_out, *_notes(design, baselines.values(), correction, family, rows))
+    notes = (*left_out, *_notes(design, baselines.values(), correction, family, rows), *_suggested(plan, design, rows))
     if looks is not None and plan is not None:
         notes = (*notes, *_look_notes(plan, rows, comparisons))
     what: Wanted = next(iter(wanted - {"power"}), "power")
@@ -309,7 +310,7 @@ def _design(
         records_per_unit=per_unit if per_unit is not None else None if clustered else 1.0,
         size_cv=size_cv,
         sequential=sequential,
-        anytime_n=10_000 if plan is None else plan.anytime_n,
+        tightest_at=TIGHTEST_AT if plan is None else plan.tightest_at,
         drawn=True,
     )
 
@@ -430,12 +431,6 @@ def _notes(
     untouched = dict.fromkeys(row.outcome for row in rows if row.goal in GUARDING and row.effect == 0)
     if untouched and len(untouched) < len({row.outcome for row in rows}):
         yield f"The effect is not assumed for guarded outcomes: {joined(list(untouched))} is taken to stay as it is."
-    largest = max((row.records or 0 for row in rows), default=0)
-    if design.sequential and not 0.5 < largest / design.anytime_n < 2:
-        yield (
-            f"The any-time interval is tightest at {design.anytime_n:,} records. Set `anytime_n` in the plan to about "
-            f"{largest:,}, and it takes fewer."
-        )
     groups = design.groups
     if groups is not None and any(each.design_effect is not None for each in known):
         yield (
@@ -447,3 +442,19 @@ def _notes(
             "The plan allows for several records of a unit, and these are taken to be independent here. If they are "
             "alike, give `correlation` and `records_per_unit`, or take both from an earlier trial."
         )
+
+
+def _suggested(plan: Plan | None, design: CommonDesign, rows: Sequence[Planned]) -> Iterator[str]:
+    """The number of units to write into the plan, if it is far from what the plan says."""
+    sizes = [row.units or row.records for row in rows]
+    largest = max((each for each in sizes if each is not None), default=0)
+    said = plan is None or plan.expected_units is not None
+    if not largest or (said and 0.5 < largest / design.tightest_at < 2):
+        return
+    if design.sequential:
+        yield (
+            f"The any-time interval is tightest at {design.tightest_at:,}. Set `expected_units` in the plan to about "
+            f"{largest:,}, and it takes fewer."
+        )
+    elif plan is not None and plan.grouped:
+        yield f"Set `expected_units` in the plan to about {largest:,}: as many groups as leave nobody alone follow."

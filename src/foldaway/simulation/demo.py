@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gc
-import math
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from foldaway import Effects, Mean, Plan, Trial
 from foldaway.keeping.secret import LENGTH
 from foldaway.numerics.block import Block, Floats
+from foldaway.plan.groups import spread_of_error
 from foldaway.records.batch import Batch
 from foldaway.simulation.datasets import checkout
 from foldaway.sources.runs.folding import OnBytes, fold_files
@@ -39,13 +40,14 @@ PLAN = Plan(
 def demonstrate(records: int, seed: int, showing: Showing) -> Trial:
     """Simulate, fold while ``showing`` how far that is, compare, and count what is still held; the trial."""
     print(f"A trial of {records:,} simulated records, folded from a Parquet file batch by batch.\n")
+    plan = msgspec.structs.replace(PLAN, expected_units=records)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "checkout.parquet")
         _write(file, records, seed)
         # Its key comes from the seed, so that the demo prints the same every time and leaves no key on the machine.
         key = seed.to_bytes(LENGTH, "little", signed=True)
         with showing([file]) as progress:
-            trial = fold_files(str(file), PLAN, key=key, progress=progress)
+            trial = fold_files(str(file), plan, key=key, progress=progress)
     # The file is gone now; what follows is read from the tallies.
     effects = trial.effects()
     print(effects)
@@ -53,11 +55,10 @@ def demonstrate(records: int, seed: int, showing: Showing) -> Trial:
     independent, clustered = _beside_kept(effects, rows)
     print("\nThe same from an analysis that kept every row (NumPy), for independent records:\n")
     print(independent)
-    print(f"\nClustered by user: foldaway leaves out each of {PLAN.groups} groups of users in turn, the")
+    spread = 100 * spread_of_error(plan.groups)
+    print(f"\nClustered by user: foldaway leaves out each of {plan.groups} groups of users in turn, the")
     print("analysis of kept rows adds up each user's residuals. The first varies by about")
-    # The standard deviation of a standard error from this many groups, relative to it.
-    spread = 1 / math.sqrt(2 * (PLAN.groups - 1))
-    print(f"{100 * spread:.0f} % with how users fall into groups; its t quantile allows for that.\n")
+    print(f"{spread:.0f} % with how users fall into groups; its t quantile allows for that.\n")
     print(clustered)
     print(f"\nRecords still held by foldaway: {_held()}. The state it saves is {len(trial.dumps()):,} bytes of")
     print("sums by group, without covariates, and would be the same size after a billion")

@@ -90,14 +90,19 @@ class Part(NamedTuple):
 
 def parts_of(plan: Plan) -> Iterator[Part]:
     """The parts that an answer for this plan has, beside those that are no cells."""
-    cells = lean_cells(plan, 1, NOT_ADJUSTED)
     for segment in range(-1, len(plan.segments)):
+        cells = _empty(plan, segment, [""])
         yield Part("sums", segment, cells.sums.shape, groups=cells.sums.shape.groups)
         if cells.strata is not None:
             shape = cells.strata.plain().shape
             yield Part("strata", segment, shape, groups=shape.groups)
         for number, (bins, histogram) in enumerate(zip(plan.bins, cells.histograms, strict=True)):
             yield Part("bins", segment, None, bins, number, histogram.shape.groups)
+
+
+def _empty(plan: Plan, segment: int, levels: Sequence[str]) -> Lean:
+    """Sums of no records: of a segment, or of all records for -1."""
+    return lean_cells(plan, None if segment < 0 else plan.segments[segment], levels, NOT_ADJUSTED)
 
 
 def by_group(shape: SumsShape) -> list[tuple[str, Index]]:
@@ -222,7 +227,7 @@ class _Lines:
         if np.any(away > _OFF * size):
             raise _damaged("its numbers do not add up to its totals")
         self.statement = self._head(mark)
-        self.center = np.zeros((len(plan.arms), lean_cells(plan, 1, NOT_ADJUSTED).sums.shape.columns))
+        self.center = np.zeros((len(plan.arms), _empty(plan, -1, [""]).sums.shape.columns))
         at = self._of(CENTERS)
         self.center[self._within(self.arm[at], len(plan.arms))] = self.values[at, : self.center.shape[1]]
 
@@ -258,7 +263,7 @@ class _Lines:
 
     def cells(self, segment: int, levels: Sequence[str]) -> Lean:
         """The tallies of all records, or of a segment with these levels; others are among the first."""
-        empty = lean_cells(self.plan, len(levels), NOT_ADJUSTED)
+        empty = _empty(self.plan, segment, levels)
         sums, strata, histograms = empty.sums, empty.strata, list(empty.histograms)
         for part in (each for each in parts_of(self.plan) if each.segment == segment):
             at = self._of(part.name)

@@ -11,6 +11,7 @@ import msgspec
 from foldaway.errors import EstimateError, StateError
 from foldaway.keeping.state import decode_part
 from foldaway.plan import Plan
+from foldaway.plan.outcomes import Binning
 from foldaway.plan.vocabulary import MOMENTS
 from foldaway.tallies.complete_cases import CompleteCases
 from foldaway.tallies.grouped import Grouped, GroupedState, StateBeside
@@ -30,9 +31,9 @@ def empty_holding(plan: Plan) -> Held:
     return _empty(plan) if plan.keeps_sums else Arms.empty(plan)
 
 
-def lean_cells(plan: Plan, levels: int, why: str) -> Lean:
-    """Sums of no records, with an arm for each arm and level, and why outcomes are not adjusted if they are not."""
-    return _cells(plan, levels).fixed(None, why=why)
+def lean_cells(plan: Plan, column: str | None, levels: Sequence[str], why: str) -> Lean:
+    """Sums of no records, of a segment or of all records, and why outcomes are not adjusted if they are not."""
+    return _cells(plan, column, len(levels)).fixed(None, why=why)
 
 
 def restored_holding(state: Any, plan: Plan) -> Held:
@@ -66,30 +67,42 @@ def against(control: str, held: Held) -> Held:
 
 
 def _empty(plan: Plan) -> Rich | Lean:
-    segments = ((levels, _cells(plan, len(levels))) for levels in (first_levels(plan, each) for each in plan.segments))
+    levels = {column: first_levels(plan, column) for column in plan.segments}
+    segments = tuple(Segment[Grouped](each, _cells(plan, column, len(each))) for column, each in levels.items())
     arms = Arms.empty(plan) if plan.keeps == MOMENTS else None
-    return replace(_cells(plan), segments=tuple(Segment(*each) for each in segments), arms=arms)
+    return replace(_cells(plan), segments=segments, arms=arms)
 
 
-def _cells(plan: Plan, levels: int = 1) -> Rich | Lean:
+def _cells(plan: Plan, column: str | None = None, levels: int = 1) -> Rich | Lean:
     """Of no records; of a segment, with an arm for each arm and level. Where the plan has strata, with these."""
-    arms, groups = len(plan.arms) * levels, min(plan.groups, MOST_GROUPS) if plan.grouped else 1
-    shapes = (HistogramShape(arms, groups, bins.number, plan.weighted) for bins in plan.bins)
-    held, strata = _bare(plan, levels, weighted=plan.weighted), None
+    parts = 1 if column is None else plan.parts_of(column)
+    shapes = (
+        HistogramShape(len(plan.arms) * levels, groups_of_histogram(plan, bins, parts), bins.number, plan.weighted)
+        for bins in plan.bins
+    )
+    held, strata = _bare(plan, levels, parts, weighted=plan.weighted), None
     if plan.strata is not None:
-        strata = _bare(plan, levels * len(plan.strata.probabilities), weighted=plan.weight is not None)
+        number = len(plan.strata.probabilities)
+        strata = _bare(plan, levels * number, parts * number, weighted=plan.weight is not None)
     return replace(held, histograms=tuple(map(Histogram.empty, shapes)), strata=strata)
 
 
-def _bare(plan: Plan, levels: int, *, weighted: bool) -> Rich | Lean:
+def _bare(plan: Plan, levels: int, parts: float, *, weighted: bool) -> Rich | Lean:
     """With nothing beside."""
-    predictor = predictor_of(plan)
+    predictor, groups = predictor_of(plan), plan.groups_of_parts(parts) if plan.grouped else 1
     if plan.covariates and predictor is None:
-        groups = plan.groups if plan.grouped else FOLDS
-        return Rich(plan, CompleteCases.empty(plan, groups, levels, weighted=weighted))
-    groups, size = plan.groups if plan.grouped else 1, (len(plan.arms) * levels, len(plan.values))
+        cases = CompleteCases.empty(plan, plan.groups if plan.grouped else FOLDS, levels, weighted=weighted)
+        return Rich(plan, groups, cases)
+    size = len(plan.arms) * levels, len(plan.values)
     shape = SumsShape(*size, groups, predictor is not None, weighted, plan.lacking, plan.pairs)
     return Lean(plan, Sums.empty(shape), predictor)
+
+
+def groups_of_histogram(plan: Plan, bins: Binning, parts: float = 1) -> int:
+    """Into how many groups a histogram's records are dealt: as its bins are cells, fewer than the plan's sums."""
+    if not plan.grouped:
+        return 1
+    return min(plan.groups_of_parts(parts * bins.number), MOST_GROUPS)
 
 
 def _restored(state: Any, plan: Plan) -> Grouped:
@@ -107,7 +120,7 @@ def _restored(state: Any, plan: Plan) -> Grouped:
     for column, (levels, cells) in zip(plan.segments, saved.segments, strict=True):
         if (listed := plan.levels_of(column)) and tuple(listed) != tuple(levels):
             raise StateError("the state does not fit its plan: a segment has other levels.")
-        part = _restored_cells(decode_part(cells, GroupedState), _cells(plan, len(levels)))
+        part = _restored_cells(decode_part(cells, GroupedState), _cells(plan, column, len(levels)))
         segments.append(Segment[Grouped](tuple(levels), part))
     parts = [held, *(segment.cells for segment in segments)]
     arms = Arms.restore(saved.arms, plan) if isinstance(saved, StateBeside) else None
@@ -143,7 +156,7 @@ def _restored_bare(saved: GroupedState, empty: Grouped) -> Grouped:
     if saved.sums is None:
         if (cases := empty.cases) is None:
             raise StateError("the state does not fit its plan: it has other tallies.")
-        return Rich(plan, cases.restored(saved.moments))
+        return replace(empty, cases=cases.restored(saved.moments))  # type: ignore[call-arg]
     predictor = empty.predictor
     if saved.center is not None and saved.slopes is not None and empty.unfixed:
         columns = len(plan.predictors) - 1

@@ -30,25 +30,29 @@ class Rich(Grouped):
     """Moments by group. A value: folding and adding give a new one.
 
     Attributes:
+        groups: In how many groups sums are kept once the trial is lean; moments may have more, so that coefficients can
+            be fitted without each.
         cases: The moments, of complete cases.
     """
 
+    groups: int
     cases: CompleteCases
 
     @property
     def records(self) -> Floats:
         """The number of records, by arm and group."""
-        return self.cases.records
+        records = self.cases.records
+        joined: Floats = records.reshape(len(records), -1, self.groups).sum(axis=1)
+        return joined
 
     @property
     def shape(self) -> SumsShape:
         """Of the sums that are kept once the trial is lean."""
-        return self.cases.shape._replace(groups=self.plan.groups if self.plan.grouped else 1)
+        return self.cases.shape._replace(groups=self.groups)
 
     def plain(self) -> Sums:
         """Sums of the outcomes."""
-        sums = self.cases.lean(None)
-        return sums if self.plan.grouped else sums.regrouped(1)
+        return self.cases.lean(None).regrouped(self.groups)
 
     def fold(self, batch: Batch) -> Self:
         """Take a batch in."""
@@ -62,16 +66,18 @@ class Rich(Grouped):
         """The same of the arms at these places, an empty one where a place is -1; segments are left out."""
         histograms = tuple(each.of_arms(places) for each in self.histograms)
         strata = self._strata_of_arms(places)
-        return type(self)(self.plan, self.cases.of_arms(places), histograms=histograms, strata=strata)
+        return replace(
+            self, cases=self.cases.of_arms(places), histograms=histograms, segments=(), strata=strata, arms=None
+        )
 
     def fixed(self, predictor: Predictor | None, without: Floats | None = None, why: str = "") -> Lean:
         """The same records as sums, from here on with this predictor: see `Held.fixed`."""
-        sums = self.cases.lean(predictor, without)
+        sums = self.cases.lean(predictor, without).regrouped(self.groups)
         segments = (Segment(each.levels, each.cells.fixed(predictor, without, why)) for each in self.segments)
         strata = None if self.strata is None else self.strata.fixed(predictor, without, why)
         return Lean(
             self.plan,
-            sums if self.plan.grouped else sums.regrouped(1),
+            sums,
             predictor,
             "" if predictor is not None else why,
             **self._beside() | {"segments": tuple(segments), "strata": strata},

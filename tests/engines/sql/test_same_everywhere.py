@@ -77,7 +77,7 @@ PLANS: dict[str, dict[str, Any]] = {
         "covariates": ["x", "c"],
         "levels": LEVELS,
         "coefficients": {"center": COEFFICIENTS["center"], "slopes": SLOPES},
-        "groups": 16,
+        "expected_units": 320,
     },
     "dropped": {"outcomes": ["y", "hole"], "drop_limit": 0.5, "bounds": {"y": [0, 90]}},
     "dropped beyond bounds": {

@@ -82,7 +82,7 @@ def test_sites_and_devices_that_send_sums_equal_one_analysis_with_the_same_group
     server: Served, tmp_path: Path
 ) -> None:
     """Each site deals groups under a key of its own, and a unit's records may lie in several files of it."""
-    kept, plan, rows = site_plan("summed", mode="sums", groups=16)
+    kept, plan, rows = site_plan("summed", mode="sums", expected_units=320)
     trial = Hosted(server, plan)
     files = site_files(rows, tmp_path, 3)
     group: dict[str, int] = {}
@@ -147,7 +147,7 @@ def test_a_site_whose_sums_did_not_arrive_sends_the_same_again_and_then_has_no_k
 
 
 def test_sums_that_no_site_has_are_refused(server: Served, tmp_path: Path) -> None:
-    _, plan, rows = site_plan("bad-sums", mode="sums", covariates=0, groups=8)
+    _, plan, rows = site_plan("bad-sums", mode="sums", covariates=0, expected_units=320)
     trial = Hosted(server, plan)
     (file,) = site_files(rows, tmp_path, 1)
     good = msgspec.json.decode(site_mode_of(plan).from_site(fold_site(plan, [str(file)])), type=SiteSums)
@@ -363,7 +363,7 @@ def test_the_command_sends_and_says_what_it_sent(mode: str, server: Served, tmp_
 
 @pytest.mark.parametrize("mode", ["one-message", "sums"])
 def test_no_record_of_a_site_is_in_what_it_sends(mode: str, tmp_path: Path) -> None:
-    _, plan, rows = site_plan("values", mode=mode, groups=8)
+    _, plan, rows = site_plan("values", mode=mode, expected_units=320)
     (file,) = site_files(rows, tmp_path, 1)
     trial = fold_site(plan, [str(file)], tmp_path)
     state = site_mode_of(plan).from_site(trial)

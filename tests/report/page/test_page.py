@@ -317,7 +317,7 @@ def test_no_replicate_of_the_bootstrap_is_on_the_page() -> None:
     plan, [each] = trial.plan, comparisons(effects)
     assert each.bootstrap is not None
     found = distribution(each.bootstrap.estimator, Question(arms_of(trial.tallies), list(plan.arms.values()), 1, 0))
-    text = trial.report().html
+    text = re.sub(r"<style>.*?</style>", "", trial.report().html, flags=re.DOTALL)
     assert all(f"{value:.5g}" not in text for value in found.effects)
     # Of the spread there are five quantiles, to two digits of the error.
     spread = spreads(effects, plan, arms_of(trial.tallies))["revenue", "treatment"]

@@ -16,6 +16,7 @@ import foldaway as fa
 from browser import Scheme, Watched, browser, page_at, serious_findings, sideways_scroll
 from clustered import devices_of, federated, report
 from foldaway.effects.numbers import relative_text
+from foldaway.effects.percent import in_percent
 from foldaway.evidence.verifying import verify
 from foldaway.federated.messages import MEDIA_TYPE, Enrolment, encoded
 from served import Served
@@ -402,6 +403,32 @@ def test_the_share_of_the_control_is_shown_by_the_rule_of_the_reports(browser: B
         assert told == [relative_text(row) != "–" for row in rows]
         assert 0 < sum(told) < len(rows)
         watched.require_quiet()
+
+
+def test_shares_are_in_per_cent_as_in_the_reports(browser: Browser, server: Served) -> None:
+    share = {"kind": "share", "column": "y", "above": 2, "better": "lower", "margin": 0.02, "name": "large"}
+    plan = fa.Plan(name="t", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y", share], segments=["c"])
+    trial = fa.Trial(plan)
+    trial.fold({"g": ["a", "b"] * 500, "y": [i % 7 for i in range(1_000)], "c": ["p", "q", "q", "p"] * 250})
+    effects = trial.effects()
+    with page_at(browser, server.url, width=1200, scheme="light") as watched:
+        told = watched.page.evaluate(
+            """async (found) => {
+                const { inPercent } = await import("/dashboard/percent.js");
+                return inPercent(JSON.parse(found));
+            }""",
+            effects.to_json(),
+        )
+        watched.require_quiet()
+    read = in_percent(effects)
+    said = zip(read.verdicts(), told["verdicts"], strict=True)
+    for ours, theirs in [*zip(read, told["effects"], strict=True), *said]:
+        for name in ("estimate", "control_level", "ci_upper", "anytime_ci_upper"):
+            assert theirs[name] == pytest.approx(getattr(ours, name)), name
+    for ours, theirs in zip(read.segments, told["segments"], strict=True):
+        assert [row["estimate"] for row in theirs["effects"]] == [pytest.approx(row.estimate) for row in ours.effects]
+    assert [said["measure"] for said in told["verdicts"]] == ["", "%"]
+    assert [said["margin"] for said in told["verdicts"]] == [None, 2.0]
 
 
 def test_every_outcome_is_there_at_a_glance_with_its_verdict(browser: Browser, server: Served) -> None:

@@ -221,7 +221,9 @@ def test_a_script_without_a_main_guard_and_the_key_in_no_argument(
     folder: Path, drawn: tuple[fa.Plan, pd.DataFrame], tmp_path: Path
 ) -> None:
     """The script is not run again by its workers, and the key is neither an argument nor in the environment."""
-    msgspec.structs.replace(everywhere(drawn[0]), moments={"bootstrap": 20}, groups=16).save(tmp_path / "plan.toml")
+    msgspec.structs.replace(everywhere(drawn[0]), moments={"bootstrap": 20}, expected_units=320).save(
+        tmp_path / "plan.toml"
+    )
     (tmp_path / "script.py").write_text(
         "import sys, foldaway as fa\n"
         "print('once', flush=True)\n"

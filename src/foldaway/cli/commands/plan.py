@@ -95,8 +95,11 @@ def dossier(
         typer.Option("--output", "-o", metavar="FILE", help="The .md file to write; a .json file goes beside it."),
     ] = None,
     expect: Annotated[
-        int, typer.Option(min=1, metavar="UNITS", help="How many units you expect, for the figures.")
-    ] = 10_000,
+        int | None,
+        typer.Option(
+            min=1, metavar="UNITS", help="For the figures; by default the plan's `expected_units`, or 10,000."
+        ),
+    ] = None,
     controller: Annotated[str, typer.Option(help="Name and contact details of the controller.")] = "",
     purpose: Annotated[str, typer.Option(help="Why the trial is run, in a sentence.")] = "",
     recipient: Annotated[list[str] | None, typer.Option(help="Who sees the effects; may be repeated.")] = None,
@@ -111,7 +114,14 @@ def dossier(
     target = plan.with_suffix(".dossier.md") if output is None else output
     if target.suffix == ".json":
         raise PlanError("name the .md file; the .json file is written beside it.")
-    papers = papers_for(fa.Plan.load(plan), expect, controller=controller, purpose=purpose, recipients=recipient or ())
+    the_plan = fa.Plan.load(plan)
+    papers = papers_for(
+        the_plan,
+        expect or the_plan.expected_units or 10_000,
+        controller=controller,
+        purpose=purpose,
+        recipients=recipient or (),
+    )
     for path, text in ((target, papers.to_markdown()), (target.with_suffix(".json"), papers.to_json())):
         _write(path, text)
     tell(f"Written: {target} and {target.with_suffix('.json')}. Fill in what is marked {OPEN!r}.")

@@ -141,7 +141,7 @@ class SumsByGroup(OneRound, SiteMode):
             f"a device draws one of {plan.groups:,} groups at random. It keeps a count and {sums}, and no "
             f"record. It sends them once, in at most {size}. {site}Where an arm's group has one device, the "
             f"coordinator keeps that device's sums: have several times {len(plan.arms) * plan.groups:,} devices, or "
-            "fewer `groups`."
+            "a smaller `expected_units`."
         )
 
     def longest(self, plan: Plan) -> Sequence[GroupSums]:

@@ -44,6 +44,11 @@ class Share(Outcome, frozen=True):
         ((test, threshold),) = self._tests().items()
         return (Value(self.column, test=test, threshold=threshold),)
 
+    @property
+    def margin_text(self) -> str:
+        """The margin as people read it; empty without one."""
+        return f"{100 * self.margin:,g} percentage points" if isinstance(self.margin, float) else super().margin_text
+
     def _tests(self) -> dict[Test, float]:
         return {test: number for test in get_args(Test) if (number := getattr(self, test)) is not None}
 

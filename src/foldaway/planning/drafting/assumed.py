@@ -50,6 +50,10 @@ def assumptions(
     """A sentence for each thing that is assumed in a plan for these records."""
     yield from _of_arms(arms, control)
     yield from _of_units(look, plan, units)
+    yield (
+        f"Assumed: about {many(plan.expected_units or 0, 'unit')}, as in this file (expected_units). If more are to "
+        "come, write how many in all."
+    )
     for column, levels in plan.levels.items():
         yield from (
             f"No record has the level {level!r} of {column}." for level in levels if not look.levels[column][level]

@@ -69,9 +69,15 @@ def draft(look: Look, name: str, control: str | None = None) -> Draft:
         unit=None if within else roles.unit,
         cluster=roles.unit if within else None,
         records_per_unit="one" if one_each else "many",
+        expected_units=_rounded(units.number if units is not None and not within else look.records),
         drop_limit=SLIPS if faulty and few else 0,
     )
     return Draft(plan, list(assumptions(look, plan, arms, units, faulty, control=control)))
+
+
+def _rounded(number: int) -> int:
+    """About as many, in two digits: a plan says what to expect, and no file's exact number."""
+    return round(number, 2 - len(str(number))) if number > 99 else max(number, 1)
 
 
 def _levels(look: Look, column: str) -> list[str]:

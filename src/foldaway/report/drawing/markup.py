@@ -51,8 +51,8 @@ def prose(text: str) -> Html:
     """A sentence whose words between backticks are code.
 
     Example:
-        >>> prose("Set `groups = 64`.")
-        'Set <code>groups = 64</code>.'
+        >>> prose("Set `cohort = 64`.")
+        'Set <code>cohort = 64</code>.'
     """
     return html(tag("code", part) if i % 2 else part for i, part in enumerate(text.split("`")))
 

@@ -12,6 +12,7 @@ from foldaway.effects import Effects
 from foldaway.effects.checks import ratio_alarm
 from foldaway.effects.headline import comparisons
 from foldaway.effects.numbers import typeset
+from foldaway.effects.percent import HUNDRED, in_percent, shares_of
 from foldaway.effects.scorecard import explanations, lines_of
 from foldaway.errors import many
 from foldaway.evidence.ledger import CLOSED, WRITTEN, Ledger
@@ -35,7 +36,8 @@ from foldaway.tallies.moments import ArmTally
 
 def effects_page(effects: Effects, ledger: Ledger | None = None) -> Report:
     """What effects alone can tell: they know neither the covariates' balance nor what was kept."""
-    first = [asked(effects.plan), found(effects, None), trust(effects, None), *by_segment(effects)]
+    plan, effects = effects.plan, in_percent(effects)
+    first = [asked(plan), found(effects, None), trust(effects, None), *by_segment(effects)]
     ledger = Ledger() if ledger is None else ledger
     return _page(effects, [*first, *_proven(ledger)], ledger)
 
@@ -43,6 +45,7 @@ def effects_page(effects: Effects, ledger: Ledger | None = None) -> Report:
 def trial_page(effects: Effects, plan: Plan, tallies: Held, saved: Saved) -> Report:
     """The whole report: from the tallies come balance and bootstrap, from what is saved with them what was kept."""
     arms, forms = arms_of(tallies), spreads(effects, plan, arms_of(tallies))
+    effects = in_percent(effects)
     balances: Sequence[Balance] | None = None
     if not tallies.released:
         balances = balance(plan, arms) if arms else prediction_balance(plan, grouped_of(tallies))
@@ -69,7 +72,8 @@ def spreads(effects: Effects, plan: Plan, arms: Sequence[ArmTally]) -> Spreads:
         if each.bootstrap is not None:
             question = Question(arms, shares, names.index(each.arm), places[each.outcome])
             if (form := spread(distribution(each.bootstrap.estimator, question))) is not None:
-                forms[each.outcome, each.arm] = form
+                scale = HUNDRED if each.outcome in shares_of(plan) else 1.0
+                forms[each.outcome, each.arm] = form._replace(quantiles=tuple(scale * q for q in form.quantiles))
     return forms
 
 

@@ -11,6 +11,7 @@ from foldaway.errors import EstimateError, many
 from foldaway.plan import Plan
 from foldaway.plan.analysis import errors_of, estimators_of, tallies_of
 from foldaway.plan.vocabulary import MOMENTS, ONE, REPLICATES, SUMS
+from foldaway.report.page.dealt import dealing
 from foldaway.report.page.kept import planned
 from foldaway.table import text_table
 from foldaway.tallies import empty_holding, grouped_of
@@ -37,6 +38,7 @@ def summary(plan: Plan, more: Sequence[str] = ()) -> str:
             fill(f"{plan.name} is a valid plan.", WIDTH, break_on_hyphens=False),
             text_table(["column", "role", "detail"], _roles(plan), left=3, width=WIDTH),
             text_table(["estimator", "standard errors"], estimators, left=2, width=WIDTH),
+            *dealing(plan, WIDTH),
             *(fill(paragraph, WIDTH, break_on_hyphens=False) for paragraph in paragraphs),
             f"Fingerprint: {plan.fingerprint}",
         ]
@@ -73,7 +75,7 @@ def _roles(plan: Plan) -> list[list[str]]:
     if plan.unit:
         rows.append([plan.unit, "unit", _promise(plan)])
     if plan.cluster:
-        rows.append([plan.cluster, "cluster", f"dealt into {plan.groups} groups" if plan.grouped else ""])
+        rows.append([plan.cluster, "cluster", f"dealt into {plan.groups:,} groups" if plan.grouped else ""])
     if plan.weight:
         rows.append([plan.weight, "weight", ""])
     return rows
@@ -115,7 +117,7 @@ def _promise(plan: Plan) -> str:
         return "all records of a unit in one batch"
     if plan.records_per_unit == ONE:
         return "one record each"
-    return f"dealt into {plan.groups} groups" if plan.grouped and plan.cluster is None else ""
+    return f"dealt into {plan.groups:,} groups" if plan.grouped and plan.cluster is None else ""
 
 
 def _bootstrap(plan: Plan) -> list[str]:

@@ -10,6 +10,7 @@ import { forest, legend } from "./forest.js";
 import { decisions, glance } from "./glance.js";
 import { statusPill } from "./list.js";
 import { Manage } from "./manage.js";
+import { inPercent, percentOf } from "./percent.js";
 import { atClose, planCard, smallestCell, tooEarly } from "./plan.js";
 import { Poll } from "./poll.js";
 import { Segments } from "./segments.js";
@@ -81,8 +82,11 @@ class TrialPage {
     }
     const { body: status, now } = await api.status(this.name);
     if (!this.answer || status.records !== this.status?.records || status.status !== this.status?.status) {
-      this.answer = tooEarly(this.plan, status) ? NONE_YET : await api.effects(this.name);
-      this.ahead = this.answer.found && status.status === "open" ? await api.outlook(this.name) : null;
+      const { found } = tooEarly(this.plan, status) ? NONE_YET : await api.effects(this.name);
+      this.answer = found ? { found: inPercent(found) } : NONE_YET;
+      this.percent = found ? percentOf(found) : null;
+      this.ahead = found && status.status === "open" ? await api.outlook(this.name) : null;
+      if (this.ahead) this.ahead.rows = this.ahead.rows.map(this.percent);
       this.changed = true;
     }
     this.status = status;
@@ -105,12 +109,10 @@ class TrialPage {
     const last = course.at(-1)?.records ?? 0;
     if (last < this.status.records && !(this.asked === key && this.status.status === "closed")) {
       const points = await api.history(this.name, { ...this.choice.wanted, after: last });
-      const more = points.filter((point) => point.effects.length).map((point) => ({
-        records: point.records,
-        estimate: point.effects[0].estimate,
-        lower: point.effects[0].anytime_ci_lower,
-        upper: point.effects[0].anytime_ci_upper,
-      }));
+      const more = points.filter((point) => point.effects.length).map((point) => {
+        const row = this.percent(point.effects[0]);
+        return { records: point.records, estimate: row.estimate, lower: row.anytime_ci_lower, upper: row.anytime_ci_upper };
+      });
       this.courses.set(key, [...course, ...more]);
       this.changed ||= more.length > 0;
       this.asked = key;

@@ -19,7 +19,7 @@ export function badge(said) {
 export function verdict(row, said) {
   const decimals = reachPlaces(row);
   const [arm, outcome] = [named(row.arm), named(said.label)];
-  const measure = said.measure ? `\u00a0${said.measure}` : "";
+  const measure = said.apart ? `\u00a0${said.apart}` : "";
   const margin = said.margin === null ? "" : number(said.margin) + measure;
   if (row.estimate === null) return ["No effect of ", arm, " on ", outcome, " can be shown yet"];
   if (!row.reliable) return ["No error can be given for ", arm, " on ", outcome];
@@ -56,7 +56,7 @@ export function explained(row, said, confidence) {
   const told = anyTime
     ? [range, row.estimator === said.estimator && holdsOnce(said) ? once : ""]
     : [`${row.anytime_why} `, oneLook ? `${sure} ${between(lower, upper, decimals)}, if you look only once. ` : ""];
-  const level = ["The level of ", named(row.control), ` is ${number(row.control_level, decimals)}.`];
+  const level = ["The level of ", named(row.control), ` is ${number(row.control_level, decimals)}${said.sign}.`];
   return [...told, ...(row.control_level === null ? [] : level)];
 }
 
