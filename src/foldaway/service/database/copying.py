@@ -19,6 +19,8 @@ from foldaway.service.database.tables import ABOUT, META, SIGNING, Part, parts
 
 Engines = Mapping[Part, sa.Engine]
 
+_AT_ONCE = 500
+
 OWN = "versions"
 """The purpose of the signing key that is not copied: it says which file of version keys is this database's."""
 
@@ -52,7 +54,7 @@ def contents(engines: Engines, seals: Seals) -> Counter[bytes]:
         with engines[part].begin() as connection:
             for row in _rows(connection, table):
                 plain = {**row, **_opened(row, part, table, seals)}
-                values = msgspec.msgpack.encode([table.name, *(plain[column.name] for column in table.c)])
+                values = msgspec.msgpack.encode([f"{table.name}", *(plain[column.name] for column in table.c)])
                 found[blake2b(values, digest_size=32).digest()] += 1
     return found
 
@@ -68,7 +70,7 @@ def _rows(connection: sa.Connection, table: sa.Table) -> Iterator[dict[str, Any]
     query = sa.select(table).order_by(*table.primary_key)
     if table is SIGNING:
         query = query.where(SIGNING.c.purpose != OWN)
-    for row in connection.execution_options(yield_per=500).execute(query):
+    for row in connection.execute(query, execution_options={"yield_per": _AT_ONCE}):
         yield {name: bytes(value) if isinstance(value, memoryview) else value for name, value in row._mapping.items()}
 
 
