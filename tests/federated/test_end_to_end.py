@@ -439,7 +439,7 @@ def pending_device(trial: Hosted, folder: Path) -> Device:
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("mode", ["one-message", "delta", "sums"])
+@pytest.mark.parametrize("mode", mostly_slow(["one-message", "delta", "sums"], "sums"))
 def test_who_reports_and_forgets_is_counted_even_if_the_coordinator_crashes(
     mode: str, tmp_path: Path, served_from: Nursery
 ) -> None:

@@ -219,7 +219,7 @@ def served(folder: Place) -> Iterator[tuple[str, str, Service]]:
     token = service.store.tokens.issue(Wanted("admin"))[1]
     port = free_port()
     config = uvicorn.Config(
-        make_app(service, quiet=True), host="127.0.0.1", port=port, http="h11", loop="asyncio", log_config=None
+        make_app(service, quiet=True), host="127.0.0.1", port=port, http="httptools", loop="asyncio", log_config=None
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)

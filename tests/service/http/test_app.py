@@ -541,7 +541,8 @@ def test_addresses_and_methods_that_are_none(server: Served) -> None:
     answer = server.ask("PUT", "/v1/trials")
     check_problem(answer, 405)
     assert "POST" in answer.headers["Allow"]
-    check_problem(server.ask(SECRET, "/v1/trials"), 405)
+    check_problem(server.ask("PATCH", "/v1/trials"), 405)
+    check_problem(server.ask(SECRET, "/v1/trials"), 400)
 
 
 def test_health_readiness_and_metrics(server: Served, trial: dict[str, str]) -> None:
@@ -574,7 +575,7 @@ def test_the_log_has_every_request_and_nothing_of_it(server: Served, tokens: dic
     server.ask("POST", records, tokens["ingest"], content=body, headers=headers)
     server.ask("POST", records, tokens["ingest"], content=SECRET, headers=headers)
     server.ask("POST", records, SECRET, content=SECRET, headers=headers)
-    server.ask(SECRET, f"/{SECRET}?{SECRET}")
+    server.ask("SEARCH", f"/{SECRET}?{SECRET}")
     expected = [
         ("POST", "/v1/trials/{name}/records", 200),
         ("POST", "/v1/trials/{name}/records", 400),

@@ -27,7 +27,9 @@ from foldaway.service.database.trial_table import TrialRow
 from foldaway.sources.formats.body import JSON, NDJSON, Decoded, Limits, decode, decode_together, wipe
 from foldaway.trial import Trial
 
-_SMALL_BODY = 2**12
+# Bytes of a body that is taken in together with others, if it is text: a larger one, or one that may be packed, can
+# take all the memory that there is for a batch.
+_SMALL_BODY = 2**16
 
 
 class Sent(NamedTuple):
@@ -66,7 +68,7 @@ class RecordTrials:
             collector = self.collector(name)
             plan = collector.plan
             if len(lot) > 1:
-                small = {i: (body, sent.media_type) for i, (body, sent) in enumerate(lot) if _is_small(body, sent)}
+                small = {i: (body, sent.media_type) for i, (body, sent) in enumerate(lot)}
                 decoded = decode_together(small, plan, SMALL)
             for i, (body, sent) in enumerate(lot):
                 if i in decoded:
@@ -226,7 +228,8 @@ class RecordTrials:
         return self._collectors[name]
 
 
-def _is_small(body: bytearray, sent: Sent) -> bool:
+def is_small(body: bytearray, sent: Sent) -> bool:
+    """Whether a body is taken in together with those of other senders."""
     return sent.media_type in (JSON, NDJSON) and sent.encoding is None and len(body) <= _SMALL_BODY
 
 
