@@ -234,7 +234,7 @@ class Sums(ByCell):
         square = self.square - away
         return replace(
             self,
-            total=self.total + self._by_column * moved[:, None],
+            total=self.total + self._by_column * moved[:, None] if moved.any() else self.total,
             first=self.first + mass * moved,
             square=np.where(square > _CANCELLED * away, square, 0.0),
             cross=cross,
@@ -400,6 +400,8 @@ def _columns(sums: Floats, field: int, shape: SumsShape) -> Floats:
 
 def _wide(by_outcome: Floats, shape: SumsShape) -> Floats:
     """What is known by outcome, by column."""
+    if not shape.adjusted:
+        return by_outcome
     return np.concatenate([by_outcome] * (1 + shape.adjusted), axis=-1)
 
 
