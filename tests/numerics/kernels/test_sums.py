@@ -34,10 +34,10 @@ def test_the_sums_are_those_of_numpy(n: int, missing: bool, weighted: bool, tild
     for ours, theirs in zip(*both, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-11)
         assert np.isfinite(ours).all()
-    ours, theirs = np.ones((2, CELLS, 1, 1 + tilde, 1 + tilde))
-    for multiply, to in ((sums.add_joint, ours), (cell_sums.add_joint, theirs)):
+    joint = np.ones((2, CELLS, 1, 1 + tilde, 1 + tilde))
+    for multiply, to in ((sums.add_joint, joint[0]), (cell_sums.add_joint, joint[1])):
         multiply(piece, about, GROUPS, missing, np.array([[0, 1]]), to)
-    np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-11)
+    np.testing.assert_allclose(*joint, rtol=1e-12, atol=1e-11)
 
 
 @pytest.mark.parametrize("n", [1, 255, 257, 1000])
