@@ -37,7 +37,7 @@ def test_the_sums_are_those_of_numpy(n: int, missing: bool, weighted: bool, tild
     joint = np.ones((2, CELLS, 1, 1 + tilde, 1 + tilde))
     for multiply, to in ((sums.add_joint, joint[0]), (cell_sums.add_joint, joint[1])):
         multiply(piece, about, GROUPS, missing, np.array([[0, 1]]), to)
-    np.testing.assert_allclose(*joint, rtol=1e-12, atol=1e-11)
+    np.testing.assert_allclose(joint[0], joint[1], rtol=1e-12, atol=1e-11)
 
 
 @pytest.mark.parametrize("n", [1, 255, 257, 1000])
