@@ -12,6 +12,7 @@ from measure import machine
 
 ALL = (
     "startup",
+    "devices",
     "least_squares",
     "wide",
     "bootstrap_kernels",
