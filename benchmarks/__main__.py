@@ -12,7 +12,7 @@ from measure import machine
 
 ALL = (
     "startup",
-    "devices",
+    "one_device",
     "least_squares",
     "wide",
     "bootstrap_kernels",
