@@ -32,7 +32,7 @@ OUTCOMES: list[Any] = [
     fa.Mean("y", name="capped y", cap=(8, 13)),
     fa.Share("y", above=11),
     fa.Ratio("clicks", "views"),
-    fa.Total("y"),
+    fa.Total("y", assigned_units=UNITS),
     fa.Quantile("latency", (0.5, 0.95), bounds=(1, 10_000)),
 ]
 
@@ -109,7 +109,6 @@ def plan_of(design: Design) -> fa.Plan:
         arms={"a": 0.5, "b": 0.5},
         outcomes=OUTCOMES,
         unit="u",
-        assigned_units=UNITS,
         covariates=["x"] if design.adjusted else [],
         segments=["platform"],
         levels={"platform": ["app", "web"]},

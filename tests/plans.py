@@ -23,7 +23,6 @@ FULL: dict[str, Any] = {
     "unit": "user_id",
     "weight": "w",
     "confidence": 0.9,
-    "alternative": "less",
     "correction": "benjamini-hochberg",
     "records_per_unit": "one",
     "expected_units": 6400,
@@ -55,8 +54,7 @@ FEDERATED: dict[str, Any] = {
 # Those that no plan can have that keeps moments.
 CALIBRATED: dict[str, Any] = {
     **SMALL,
-    "outcomes": ["y", {"kind": "total", "column": "z"}],
-    "assigned_units": 500,
+    "outcomes": ["y", {"kind": "total", "column": "z", "assigned_units": 500}],
     "bounds": {"x": [0.0, 1.0], "y": [0.0, 500.0]},
     "beyond": "refuse",
     "covariates": ["x"],

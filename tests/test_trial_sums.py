@@ -367,9 +367,8 @@ def test_a_total_is_the_sum_over_the_probability_and_covers_where_a_mean_mislead
         name="total",
         arm="g",
         arms={"a": 0.3, "b": 0.7},
-        outcomes=["v", fa.Total("r")],
+        outcomes=["v", fa.Total("r", assigned_units=900)],
         unit="u",
-        assigned_units=900,
     )
     covered = 0
     for seed in range(60):
@@ -393,8 +392,8 @@ def test_a_total_is_the_sum_over_the_probability_and_covers_where_a_mean_mislead
 
 def test_without_several_records_of_a_unit_a_total_is_the_papers_estimate() -> None:
     rows = make(20).drop_duplicates("user_id")
-    settings = {"outcomes": [fa.Total("revenue")], "covariates": [], "levels": {}, "records_per_unit": "one"}
-    plan = fa.Plan(**{**_settings(PLAN), **settings, "assigned_units": len(rows)})
+    settings = {"covariates": [], "levels": {}, "records_per_unit": "one"}
+    plan = fa.Plan(**{**_settings(PLAN), **settings, "outcomes": [fa.Total("revenue", assigned_units=len(rows))]})
     [row] = folded(plan, rows).effects()
     z = rows["revenue"] * np.where(rows["variant"] == "treatment", 2.0, -2.0)
     assert row.estimate == pytest.approx(z.mean(), rel=1e-9)

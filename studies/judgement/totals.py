@@ -59,16 +59,18 @@ def by_level(of: fa.Plan, simulate: Simulate, effect: float | None) -> Any:
 def designs() -> Iterator[Design]:
     """All of them."""
     per_unit = VISITS * AMOUNT
-    for who, units in {"units known": {"assigned_units": UNITS}, "units unknown": {}}.items():
+    for who, units in {"units known": UNITS, "units unknown": None}.items():
         size = UNITS if not units else 1
-        settings: dict[str, Any] = {"unit": "unit", **units}
-        made = plan(0.5, [fa.Total("y")], **settings)
+        settings: dict[str, Any] = {"unit": "unit"}
+        made = plan(0.5, [fa.Total("y", assigned_units=units)], **settings)
         more = Truth(0.15 * per_unit * size, 0.15)
         name = f"{who}, 15 % more records"
         yield Design("totals", name, whole(made, visits(1.15, 1.0), more), (NO_VERDICT, COVERS))
         same = f"{who}, 15 % more records, each worth less"
         yield Design("totals", same, whole(made, visits(1.15, 1 / 1.15), Truth()), (WRONG, NO_VERDICT))
-        split = plan(0.5, [fa.Total("y")], segments=["level"], levels={"level": list(LEVELS)}, **settings)
+        split = plan(
+            0.5, [fa.Total("y", assigned_units=units)], segments=["level"], levels={"level": list(LEVELS)}, **settings
+        )
         truth = 0.2 * per_unit if units else None
         laws = (DIFFER, LEVELS_COVER) if units else (DIFFER,)
         yield Design("totals", f"{who}, by segment, equal effects", by_level(split, visits(1.0, 1.2), truth), laws)

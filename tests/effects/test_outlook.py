@@ -107,7 +107,9 @@ def test_it_allows_for_what_is_asked_and_for_the_correction() -> None:
 
     z = Baseline(level=10, sd=3.0)
     two = smallest()
-    assert smallest(alternative="greater") == pytest.approx(two * (1.645 + 0.842) / (1.960 + 0.842), rel=1e-3)
+    assert smallest(outcomes=[fa.Mean("y", better="higher", question="better")]) == pytest.approx(
+        two * (1.645 + 0.842) / (1.960 + 0.842), rel=1e-3
+    )
     assert smallest(outcomes=["y", "z"]) == pytest.approx(two * (2.241 + 0.842) / (1.960 + 0.842), rel=1e-3)
     assert smallest(outcomes=["y", "z"], correction="none") == pytest.approx(two, rel=1e-9)
     assert two == pytest.approx(fa.power({"y": z}, records=8_000)[0].effect, rel=0.02)

@@ -179,7 +179,7 @@ def test_levels_too_small_to_be_shown_count_in_the_owners_test_alone() -> None:
 @pytest.mark.parametrize("units", [None, 300])
 def test_totals_by_level_are_withheld_with_what_to_do(units: int | None) -> None:
     """Units assigned within a level are not known: divided by those of the trial, a small level's effect is small."""
-    one = {**UNITS, "segments": ["country"], "outcomes": [fa.Total("y")], "assigned_units": units}
+    one = {**UNITS, "segments": ["country"], "outcomes": [fa.Total("y", assigned_units=units)]}
     for rounded in (False, True):
         effects = folded(one, [records(900)]).read(TOLD if rounded else OWN)
         assert effects[0].estimate is not None

@@ -50,7 +50,9 @@ def parts(rows: dict[str, Any], column: str, arm: str) -> tuple[Any, Any]:
 @pytest.mark.parametrize(("alternative", "theirs"), [("greater", "larger"), ("less", "smaller"), ("two-sided",) * 2])
 def test_one_sided_tests_and_intervals_are_those_of_statsmodels(alternative: str, theirs: str) -> None:
     rows = data()
-    for row in effects_of(["y0", "y1"], rows, alternative=alternative):
+    better: Any = {"greater": "higher", "less": "lower"}.get(alternative)
+    asked = [fa.Mean(name, better=better, question=better and "better") for name in ("y0", "y1")]
+    for row in effects_of(asked, rows):
         compared = CompareMeans(*map(DescrStatsW, parts(rows, row.outcome, row.arm)))
         t, p, df = compared.ttest_ind(alternative=theirs, usevar="unequal")
         ends = compared.tconfint_diff(alternative=theirs, usevar="unequal")
@@ -224,9 +226,9 @@ def test_a_verdict_says_where_the_interval_lies(outcome: Any, low: float, high: 
     assert judged(outcome, low, high).verdict == word
 
 
-def test_a_one_sided_plan_finds_one_side() -> None:
-    assert judged("y", 0.01, 1.0, alternative="greater").verdict == "higher"
-    assert judged("y", 0.01, 1.0, alternative="less").verdict == "not decided yet"
+def test_a_one_sided_question_finds_one_side() -> None:
+    assert judged(fa.Mean("y", better="higher", question="better"), 0.01, 1.0).verdict == "better"
+    assert judged(fa.Mean("y", better="lower", question="better"), 0.01, 1.0).verdict == "not decided yet"
     assert judged("y", 0.01, 1.0).verdict == "not decided yet"  # the two-sided interval is wider
 
 

@@ -100,8 +100,8 @@ CASES: dict[str, Case] = {
     "three_arms_other_control": Case(THREE, asked={"control": "b"}),
     "claims": Case({"outcomes": CLAIMS}),
     "claims_three_arms": Case({**THREE, "outcomes": CLAIMS[:3], "correction": "benjamini-hochberg"}),
-    "greater": Case({"alternative": "greater", **X}),
-    "uncorrected": Case({**THREE, "outcomes": ["y", "z"], "alternative": "less", "correction": "none"}),
+    "greater": Case({"outcomes": [{"column": "y", "better": "higher", "question": "better"}], **X}),
+    "uncorrected": Case({**THREE, "outcomes": ["y", "z"], "correction": "none"}),
     "dropped": Case({"drop_limit": 0.05, **X}),
     "dropped_too_many": Case({"drop_limit": 0.001}),
     "welch_alone": Case({"expected_units": 400}),
@@ -112,7 +112,7 @@ CASES: dict[str, Case] = {
     "units_shares": Case({**UNIT, "outcomes": SHARES}),
     "units_ratio": Case({**UNIT, "outcomes": RATIO, **LEVELS}),
     "units_quantiles": Case({**UNIT, "outcomes": QUANTILES}),
-    "units_total": Case({**UNIT, "outcomes": TOTAL, "assigned_units": 320}),
+    "units_total": Case({**UNIT, "outcomes": [{**TOTAL[0], "assigned_units": 320}]}),
     "units_weights": Case({**UNIT, **WEIGHT, **X}),
     "units_missing": Case({**UNIT, "outcomes": LACKING, **X}),
     "units_strata": Case({**UNIT, **STRATA}),
@@ -160,7 +160,6 @@ CASES: dict[str, Case] = {
             "bootstrap": {"replicates": 80, "weights": "double-or-nothing"},
             "errors": ["classical"],
             "estimators": ["interacted"],
-            "alternative": "greater",
         }
     ),
     "bootstrap_clusters": Case(

@@ -253,10 +253,6 @@ _MEDIAN = fa.Quantile("y", (0.5,), bounds=(1, 5))
         ),
         ({"outcomes": [fa.Mean("y", label="a\nb")]}, "names must not contain control characters"),
         (
-            {"outcomes": ["y"], "assigned_units": 5},
-            "`assigned_units` applies to totals, but this plan has none: leave it out.",
-        ),
-        (
             {"outcomes": ["y", "d"], "received": "d"},
             "the column 'd' is used more than once (outcomes, received); each column has one role.",
         ),

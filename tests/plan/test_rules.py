@@ -108,15 +108,6 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "percent": ({"confidence": 95}, "`confidence` must be a number from 0.5 to below 1"),
     "certainty": ({"confidence": 1.0}, "`confidence` must be a number from 0.5 to below 1"),
     "NaN confidence": ({"confidence": math.nan}, "`confidence` must be a number from 0.5 to below 1"),
-    "only harm": (
-        {"outcomes": [fa.Mean("y", better="lower")], "alternative": "greater"},
-        "`alternative` = \"greater\" would look only for harm in 'y', where lower is better: give that outcome "
-        '`question = "better"`.',
-    ),
-    "nobody asks": (
-        {"outcomes": [fa.Mean("y", better="lower", margin=1)], "alternative": "less"},
-        "`alternative` applies to outcomes without a `question` or a `margin`; this plan has none: leave it out.",
-    ),
     "no unit": ({"unit": None, "records_per_unit": "together"}, '`records_per_unit = "together"` needs `unit`'),
     "expected zero": ({"expected_units": 0}, "`expected_units` must be a whole number from 1 to"),
     "expected huge": ({"expected_units": 10**400}, "`expected_units` must be a whole number from 1 to"),
@@ -248,7 +239,6 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "arms": [None, 0.5, "ab", ["a", "b"], [("a", 0.5)], {1: 0.5, 2: 0.5}, {"a": "0.5"}, {"a": None}, {"a": 10**400}],
     "arm_values": [None, 1, "ab", ["a"], {"control": 0}, {"control": ["0"]}],
     "outcomes": NOT_NAMES,
-    "assigned_units": NOT_WHOLE[1:],
     "covariates": NOT_NAMES,
     "levels": [None, 1, "ab", ["a"], {"age": "ab"}, {"age": [1, 2]}, {"age": {"a": "b"}}, {"age": {"a", "b"}}],
     "bounds": [None, 1, [0, 1], {"age": 1}, {"age": [1]}, {"age": [0, 1, 2]}, {"age": ["0", "1"]}],
@@ -261,7 +251,6 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "cluster": NOT_TEXT[1:],
     "weight": NOT_TEXT[1:],
     "confidence": NOT_NUMBERS,
-    "alternative": ["", "both", None, True, 1],
     "correction": ["", "bonferroni", None, True, 1],
     "records_per_unit": [None, 0, True, "few", []],
     "moments": ["", "all", True, 1],

@@ -91,7 +91,7 @@ def design_of(plan: Plan) -> LookDesign:
     """How the plan's looks were planned."""
     looks = plan.looks
     assert looks is not None
-    two_sided = outcome_of(plan).asks is None and plan.alternative == "two-sided"
+    two_sided = outcome_of(plan).asks is None
     futility = None if looks.futility == "none" else looks.futility
     return LookDesign(tuple(looks.at), 1 - plan.confidence, two_sided, looks.spending, futility, 1 - looks.power)
 

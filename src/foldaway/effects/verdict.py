@@ -160,7 +160,7 @@ def _verdict(effects: Findings, comparison: Comparison, once: float | None, ever
         **{name: getattr(row, name) for name in _OF_ROW},
         label=outcome.title,
         measure=outcome.measure,
-        question=outcome.asks or {"greater": "higher", "less": "lower"}.get(row.alternative, "different"),
+        question=outcome.asks or "different",
         margin=_margin(outcome, row),
         p_value=p,
         verdict=said[0],

@@ -130,4 +130,4 @@ def claim_of(plan: Analysis, outcome: Outcome, level: float = 0.0, stretch: floa
         case "alike":
             return Claim("within", margin, stretch)
         case _:
-            return Claim(plan.alternative)
+            return Claim()

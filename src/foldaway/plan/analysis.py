@@ -70,8 +70,6 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
             ``{"control": "0", "treated": "1"}``.
         outcomes: What to compare between arms: means (a column name is short for one), shares, ratios, quantiles
             and totals.
-        assigned_units: How many units were assigned to the arms, if that is known: totals are then told per unit, and
-            otherwise as what all units together would have had in the arm.
         covariates: Columns measured before treatment, for precision.
         levels: The levels of each categorical covariate, of which the first is the reference, and of segments.
         segments: Columns within whose levels effects are told as well, with a test of whether they differ. Levels that
@@ -89,8 +87,6 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
         received: The column that says whether, or how much of, the treatment was taken up; gives the effect on those
             who take it up because they were assigned to it.
         confidence: Coverage of the intervals.
-        alternative: What outcomes without a `question` or a `margin` are tested for: a difference in either direction,
-            ``"two-sided"``, or an effect above zero, ``"greater"``, or below it, ``"less"``.
         correction: How p-values and verdicts allow for several comparisons (outcomes, arms; levels of segments among
             themselves): ``"holm"`` bounds the chance of any false finding, ``"benjamini-hochberg"`` the share of false
             ones among the findings, ``"none"`` takes each comparison by itself. Guardrails are tested apart.
@@ -122,7 +118,6 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     arms: Arms
     outcomes: Outcomes
     arm_values: ArmValues = Fixed()
-    assigned_units: Count | None = None
     covariates: Columns = ()
     levels: Levels = Fixed()
     segments: Columns = ()
@@ -133,7 +128,6 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     weight: Column | None = None
     received: Column | None = None
     confidence: Confidence = 0.95
-    alternative: Literal["two-sided", "greater", "less"] = "two-sided"
     correction: Literal["holm", "benjamini-hochberg", "none"] = "holm"
     records_per_unit: RecordsPerUnit = MANY
     expected_units: Count | None = None

@@ -137,7 +137,7 @@ def misnamed(part: type[Part], written: Mapping[str, Any]) -> Iterator[str]:
     for name in written:
         if name in settings:
             continue
-        parts = sorted(Part.__subclasses__(), key=lambda part: part.TABLE)  # the plan itself first
+        parts = sorted(_parts(Part), key=lambda part: part.TABLE)  # the plan itself first
         home = next((other for other in parts if name in settings_of(other)), None)
         if home is not None:
             where = f"in {home.table()}" if home.TABLE else "at the top of the plan, before the first table"
@@ -148,6 +148,12 @@ def misnamed(part: type[Part], written: Mapping[str, Any]) -> Iterator[str]:
     for name, setting in settings.items():
         if setting.default is msgspec.NODEFAULT and name not in written:
             yield f"`{setting.name}` is missing."
+
+
+def _parts(of: type[Part]) -> Iterator[type[Part]]:
+    for part in of.__subclasses__():
+        yield part
+        yield from _parts(part)
 
 
 class Fixed(dict[str, Any]):

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from foldaway.numerics.block import LARGEST
 from foldaway.plan.analysis import Analysis, errors_of, estimators_of, tallies_of
 from foldaway.plan.parts import Privacy, Release
-from foldaway.plan.vocabulary import BOOTSTRAP, COMPLIERS, ERRORS, ESTIMATORS, MANY, MODES, MOMENTS, SUMS, TOTAL
+from foldaway.plan.vocabulary import BOOTSTRAP, COMPLIERS, ERRORS, ESTIMATORS, MANY, MODES, MOMENTS, SUMS
 
 # The robust tally keeps about k⁴/4 numbers per arm; at 60 columns that is 27 MB. Without it there is room for more.
 MOST_COLUMNS = 60
@@ -40,7 +40,6 @@ def faults_of(plan: Analysis) -> Iterator[str]:
     yield from _error_faults(plan)
     yield from _keeping_faults(plan)
     yield from _outcome_faults(plan)
-    yield from _question_faults(plan)
     yield from _federated_faults(plan)
     yield from _bound_faults(plan)
     yield from _missing_faults(plan)
@@ -115,24 +114,6 @@ def _outcome_faults(plan: Analysis) -> Iterator[str]:
                 f"`moments.estimators` has none that fits the outcome {outcome.name!r}: add {fitting or 'one'}, or "
                 "leave out `moments.estimators`."
             )
-    if plan.assigned_units is not None and not any(TOTAL in outcome.READ_BY for outcome in plan.outcomes):
-        yield "`assigned_units` applies to totals, but this plan has none: leave it out."
-
-
-def _question_faults(plan: Analysis) -> Iterator[str]:
-    """A one-sided plan must not look for harm alone, nor ask where no outcome listens."""
-    if plan.alternative == "two-sided":
-        return
-    worse = "lower" if plan.alternative == "greater" else "higher"
-    plain = [outcome for outcome in plan.outcomes if outcome.asks is None]
-    for outcome in plain:
-        if outcome.better == worse:
-            yield (
-                f'`alternative` = "{plan.alternative}" would look only for harm in {outcome.name!r}, where {worse} is '
-                'better: give that outcome `question = "better"`.'
-            )
-    if plan.outcomes and not plain:
-        yield "`alternative` applies to outcomes without a `question` or a `margin`; this plan has none: leave it out."
 
 
 def _missing_faults(plan: Analysis) -> Iterator[str]:

@@ -46,7 +46,7 @@ def power(
     records_per_day: float | None = None,
     units_per_day: float | None = None,
     confidence: float | None = None,
-    alternative: Alternative | None = None,
+    alternative: Alternative = "two-sided",
     correction: str | None = None,
     sequential: bool = False,
 ) -> Power:
@@ -58,7 +58,7 @@ def power(
     Args:
         baseline: What is known of the outcome, as a `Baseline` or a mapping with its settings; or one of these for
             each outcome by name; or the effects of an earlier trial, from which the baselines are read.
-        plan: The plan, for its arms, outcomes with `better`, `margin` and `question`, confidence, `alternative`,
+        plan: The plan, for its arms, outcomes with `better`, `margin` and `question`, confidence,
             `correction`, `expected_units` and `looks`.
         arms: The arms with their shares, without a plan; two equal ones if left out. The first is the control.
         effect: The effect to be found, in the outcome's own units; one for all, or one for each by name.
@@ -76,7 +76,7 @@ def power(
         records_per_day: How many records come in a day, of all arms.
         units_per_day: How many new units do.
         confidence: Of the intervals; 0.95 unless plan or caller say otherwise.
-        alternative: For the goal "different": "two-sided", "greater" or "less"; the plan's, or "two-sided".
+        alternative: For the goal "different": "two-sided", "greater" or "less".
         correction: "holm", "benjamini-hochberg" or "none", over outcomes and arms, guardrails ("not worse") apart; the
             plan's, or "none". The first two are reckoned as if one effect had to pass alone, which never is too few.
         sequential: Whether the any-time interval decides, each time that the trial has grown by 5 %.
@@ -98,7 +98,6 @@ def power(
     """
     baselines = _baselines(baseline, plan)
     design = _design(plan, arms, records_per_unit, size_cv, sequential)
-    alternative = alternative or ("two-sided" if plan is None else plan.alternative)
     correction = correction or ("none" if plan is None else plan.correction)
     alpha = 1 - (confidence if confidence is not None else 0.95 if plan is None else plan.confidence)
     chance = 0.8 if power is None else power

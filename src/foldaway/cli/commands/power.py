@@ -76,7 +76,7 @@ def power(
         float | None, typer.Option(help="WHERE: the width of an interval to wait for; prints when it is reached.")
     ] = None,
     chance: Annotated[float, typer.Option("--power", help="The chance of finding the effect.")] = CHANCE,
-    alternative: Annotated[str | None, typer.Option(help="two-sided, greater or less; by default, the plan's.")] = None,
+    alternative: Annotated[str, typer.Option(help="two-sided, greater or less.")] = "two-sided",
     correction: Annotated[
         str | None, typer.Option(help="holm, benjamini-hochberg or none; by default, the plan's.")
     ] = None,

@@ -15,6 +15,7 @@ from foldaway.inference.reading.source import Source
 from foldaway.inference.reading.within import within_strata
 from foldaway.inference.unequal_arms import contrast_rate, with_freedom
 from foldaway.inference.welch import noisy_shares, spread_of, welch, welch_total
+from foldaway.plan import Total
 from foldaway.tallies.release import cell_of
 
 
@@ -46,9 +47,10 @@ def mean_levels(source: Source) -> Levels:
 
 
 def total_levels(source: Source) -> Levels:
-    """Σv over the arm's probability, and over the number of assigned units where the plan tells it."""
+    """Σv over the arm's probability, and over the number of assigned units where it tells it."""
     (place,) = source.places
-    units = float(source.plan.assigned_units or 1)
+    assert isinstance(source.outcome, Total)
+    units = float(source.outcome.assigned_units or 1)
     # Within strata, records weigh one over their probability already.
     own = [1.0 if source.plan.strata is not None else share for share in source.plan.arms.values()]
     shares = np.tile(own, source.sums.shape.arms // len(own))

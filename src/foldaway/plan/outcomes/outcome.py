@@ -105,7 +105,7 @@ class Outcome(Part, frozen=True, kw_only=True):
 
     @property
     def asks(self) -> Question | None:
-        """The question that a test answers; None for a plain comparison, by the plan's `alternative`."""
+        """The question that a test answers; None for a plain comparison."""
         return self.question or ("not worse" if self.margin is not None else None)
 
     @property

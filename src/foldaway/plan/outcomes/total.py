@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from foldaway.plan.outcomes.outcome import Column, Outcome
 from foldaway.plan.outcomes.value import Value
+from foldaway.plan.part import Count
 from foldaway.plan.vocabulary import SUMS_ALONE, TOTAL, Need
 
 _COUNTED = Need(lambda plan: plan.weight is None, "{name!r} is a sum over unweighted records: leave out `weight`.")
@@ -20,6 +21,8 @@ class Total(Outcome, frozen=True):
 
     Attributes:
         column: The column.
+        assigned_units: How many units were assigned to the arms, if that is known: the total is then told per unit, and
+            otherwise as what all units together would have had in the arm.
 
     Example:
         >>> Total("revenue").name
@@ -32,6 +35,7 @@ class Total(Outcome, frozen=True):
     NEEDS: ClassVar[tuple[Need, ...]] = (SUMS_ALONE, _COUNTED)
 
     column: Column
+    assigned_units: Count | None = None
 
     @property
     def values(self) -> tuple[Value, ...]:
