@@ -103,7 +103,7 @@ class Questions:
             deadline: Where records stay on devices, seconds in which their reports still count: until then the answer
                 is not ``final``, and the same call again, without a deadline, says how far it is.
             share: The share of the devices whose reports are enough.
-            without_effects: End it even if no effects would be left, which is refused otherwise.
+            without_effects: End it even if effects would be withheld, which is refused otherwise.
             exact: Answer with exact effects; those that are stored and shown to others are rounded. Refused if this
                 call would not end the trial, but begin to wait for devices.
         """

@@ -183,7 +183,7 @@ def test_a_trial_that_nobody_could_be_told_of_ends_only_if_that_is_said(tmp_path
     trial, state = folded("small", ROWS[:60]), tmp_path / "state"
     trial.save(state)
     before = state.read_bytes()
-    assert "no effects would be left: there are no effects yet that" in foldaway("end", state, "--yes", code=1).stderr
+    assert "effects would be withheld: there are no effects yet that" in foldaway("end", state, "--yes", code=1).stderr
     assert state.read_bytes() == before
     done = foldaway("end", state, "--without-effects", "--exact", "--json", "--yes")
     assert done.stdout == final_json(trial)

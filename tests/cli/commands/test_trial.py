@@ -117,6 +117,27 @@ def _put_away(server: Served, folder: Path) -> None:
     assert "there is no trial with this name" in foldaway("effects", "life", code=1, env=env).stderr
 
 
+def test_an_address_ends_a_trial_but_not_while_effects_would_be_withheld(server: Served, tmp_path: Path) -> None:
+    """Three of the first 400 units carry the second outcome: its rows would be withheld, and the others not."""
+    fa.Plan(name="partly", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y", "rare"], unit="u").save(
+        tmp_path / "partly.toml"
+    )
+    who = register(server, tmp_path / "partly.toml")
+    for first, carriers in ((0, 3), (400, 200)):
+        rows = ({"g": "ab"[i % 2], "u": first + i, "y": i % 7, "rare": int(i < carriers)} for i in range(400))
+        (tmp_path / f"{first}.ndjson").write_text("\n".join(map(json.dumps, rows)))
+    foldaway("send", "partly", tmp_path / "0.ndjson", env=who["ingest"])
+    address = f"{server.url}/v1/trials/partly"
+    before = foldaway("effects", address, "--exact", env=who["admin"]).stdout
+    refused = foldaway("end", address, "--yes", code=1, env=who["admin"]).stderr
+    assert re.search("effects would be withheld: .* such as rare", refused)
+    assert foldaway("effects", address, "--exact", env=who["admin"]).stdout == before
+    foldaway("send", "partly", tmp_path / "400.ndjson", env=who["ingest"])
+    ended = foldaway("end", address, "--yes", "--json", env=who["admin"]).stdout
+    assert json.loads(ended)["final"]
+    assert "destroyed" in foldaway("effects", address, "--exact", code=1, env=who["admin"]).stderr
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

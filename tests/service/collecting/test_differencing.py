@@ -201,7 +201,7 @@ def test_no_effects_before_every_arm_has_its_minimum(folder: Place) -> None:
 def test_a_trial_closed_too_early_has_no_effects(folder: Place) -> None:
     service = Service(opened(folder, plan_of()), "main", Limits())
     receive(service.records.collector("target"), Decoded(people().slice(0, 99)), "p", 1)
-    with pytest.raises(IngestError, match=r"would end without effects.*100 units \(the plan's .cohort.\)"):
+    with pytest.raises(IngestError, match=r"effects would be withheld.*100 units \(the plan's .cohort.\)"):
         service.close("target")
     assert service.status("target").status == "open"
     assert service.records.pending("target") == 99

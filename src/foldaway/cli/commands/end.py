@@ -52,7 +52,7 @@ def end(
 ) -> None:
     """End a trial: keep its effects, destroy its tallies and its key. This cannot be undone.
 
-    If the plan has a release, the effects contain its noise. If no effects would be left, the command refuses and
+    If the plan has a release, the effects contain its noise. If any effect would be withheld, the command refuses and
     changes nothing. It asks first; where there is no terminal, it needs --yes.
 
     If records stay on devices, the command waits for their last reports and shows how many have come. If you interrupt

@@ -96,7 +96,7 @@ class ServedTrial:
         """End it, after a question unless that is confirmed; the last answer, and a sentence with its ledger's head.
 
         Raises:
-            ServerError: The server refuses: no effects would be left, for example.
+            ServerError: The server refuses: effects would be withheld, for example.
         """
         from foldaway.cli.terminal.waiting import end_and_wait
 

@@ -134,7 +134,7 @@ class DeviceTrials:
             From the call that ended it, its effects as they are before rounding.
 
         Raises:
-            IngestError: It would end without effects, and that is not wanted; or this call would not end it, and exact
+            IngestError: Effects would be withheld, and that is not wanted; or this call would not end it, and exact
                 effects are asked for.
         """
         seen, course = self.look(plan), Course(plan)

@@ -137,7 +137,7 @@ class RecordTrials:
             The closed trial; and, from the call that closed it, its effects as they are before rounding.
 
         Raises:
-            IngestError: It would end without effects, and that is not wanted.
+            IngestError: Effects would be withheld, and that is not wanted.
         """
         row = self._store.trial(name)
         if row.final is not None:  # once more: the key may have outlived a crash

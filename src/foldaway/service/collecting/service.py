@@ -294,7 +294,7 @@ class Service:
         A trial whose records stay on devices may wait for reports first: until then the answer has no effects.
 
         Raises:
-            IngestError: It would end without effects, and that is not wanted.
+            IngestError: Effects would be withheld, and that is not wanted.
         """
         row = self.store.trial(name)
         plan = Plan.loads(row.plan)
