@@ -85,7 +85,7 @@ def _read(plan: dict[str, Any], text: str, fingerprint: str) -> Plan:
         bounds={column: (lower, upper) for column, (lower, upper) in plan.get("bounds", {}).items()},
         beyond=plan.get("beyond", "clip"),
         weight=plan.get("weight"),
-        groups=plan.get("groups", 128),
+        groups=_groups(plan),
         coefficients=coefficients and Coefficients(coefficients.get("center", {}), coefficients.get("slopes", {})),
         release=plan.get("release") is not None,
         retention=plan.get("privacy", {}).get("retention", 2_592_000.0),
@@ -94,6 +94,19 @@ def _read(plan: dict[str, Any], text: str, fingerprint: str) -> Plan:
         device_records=federated.get("device_records", 1_000),
         regressors=["1", *(column for name in covariates for column in columns_of(name, levels.get(name)))],
     )
+
+
+def _groups(plan: dict[str, Any]) -> int:
+    """Into how many groups devices are dealt: as many as leave `smallest_cell` in each, if the plan expects some."""
+    least, fewest, groups = plan.get("privacy", {}).get("smallest_cell", 10), 16, 4096
+    while fewest <= least and fewest < groups:
+        fewest *= 2
+    if (expected := plan.get("expected_units")) is None:
+        return max(128, fewest)
+    units = expected * min(plan["arms"].values())
+    while groups > fewest and units < least * groups:
+        groups //= 2
+    return groups
 
 
 def columns_of(covariate: str, levels: Sequence[str] | None) -> list[str]:
