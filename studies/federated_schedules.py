@@ -72,7 +72,7 @@ def findings(found: dict[str, Tale]) -> Findings:
         The code of the devices and of the coordinator is real, and so is the coordinator's SQLite database, which is
         opened again after a crash. In one schedule in ten, the devices' state is in SQLite files as well. Everything
         runs in one process, with a simulated network and simulated kills, which come between statements and not within
-        a transaction. (`tests/federated/device/test_crashes.py` kills real processes with SIGKILL.)
+        a transaction. (`tests/clients/python/test_crashes.py` kills real processes with SIGKILL.)
 
         Every record has a digit of its own, 4^i in an outcome, so that the sum of that outcome says how often each
         record is in the tallies. In mode scores, the tallies are the moments. There, the number of replies must be the

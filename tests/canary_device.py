@@ -15,19 +15,20 @@ def main(care: str, address: str, token: str, folder: str) -> None:
         from foldaway.forgetting.harden import harden
 
         harden()
-    from foldaway.federated import Device
+    from foldaway.forgetting.harden import forget_now
+    from foldaway_device import Device
 
-    device = Device(address, folder, token=token)
+    device = Device.open(address, store=folder, token=token)
     for line in sys.stdin:
         said: Any = None
         asked = line.split()
         if asked[0] == "record":
-            covariates = dict.fromkeys(device.plan.covariates, 1.0)
-            device.record({"revenue": float.fromhex(asked[1]), **covariates})
+            device.record({"revenue": float.fromhex(asked[1]), "before": 1.0})
         elif asked[0] == "report":
             said = device.report(wait=float(asked[1])).state
         elif asked[0] == "forget":
             device.forget()
+            forget_now()
         del asked, line
         print(json.dumps(said), flush=True)
 

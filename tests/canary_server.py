@@ -86,7 +86,7 @@ def main(plan: str, care: str, *certificate: str) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(
         make_app(folding),
-        http="h11",
+        http="httptools",
         loop="asyncio",
         ws="none",
         lifespan="off",

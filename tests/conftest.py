@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -38,7 +39,13 @@ settings.register_profile("same", derandomize=True, deadline=None, database=None
 settings.load_profile("same")
 
 
+# Processes that tests start have the devices of this tree, whether or not these are installed.
+CLIENT = str(Path(__file__).parents[1] / "clients/python/src")
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    if CLIENT not in (paths := os.environ.get("PYTHONPATH", "").split(os.pathsep)):
+        os.environ["PYTHONPATH"] = os.pathsep.join([CLIENT, *filter(None, paths)])
     config.pluginmanager.register(EachLawOnce())
     if memory := quick_folder():
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", memory)  # where tests' folders are: states wait for the disk

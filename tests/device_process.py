@@ -1,4 +1,4 @@
-"""Devices in processes of their own, forked from one that has loaded foldaway, to be killed and started again."""
+"""Devices in processes of their own, forked from one that has loaded the client, to be killed and started again."""
 
 from __future__ import annotations
 
@@ -22,10 +22,17 @@ class DeviceNursery:
         )
 
     def start(
-        self, folder: Path, plan: Path, server: str, token: str, records: Sequence[dict[str, Any]], seconds: float
+        self,
+        folder: Path,
+        plan: Path,
+        address: str,
+        token: str,
+        records: Sequence[dict[str, Any]],
+        seconds: float,
+        in_between: bool,
     ) -> int:
         """A device that records what it has not recorded yet, and reports until it is settled, or for so long."""
-        life = [str(folder), str(plan), server, token, list(records), seconds]
+        life = [str(folder), str(plan), address, token, list(records), seconds, in_between]
         return self._ask(life)
 
     def wait(self, pid: int) -> int:
@@ -52,22 +59,23 @@ class DeviceNursery:
 SETTLED, UNSETTLED = 0, 3
 
 
-def live(folder: str, plan: str, server: str, token: str, records: list[dict[str, Any]], seconds: float) -> int:
+def live(
+    folder: str, plan: str, server: str, token: str, records: list[dict[str, Any]], seconds: float, in_between: bool
+) -> int:
     """One life of a device; its exit code."""
     import time
 
-    from foldaway.errors import ServerError
-    from foldaway.federated import Device
+    from foldaway_device import Device, ServerError
 
-    device = Device(plan, folder, server=server, token=token, patience=5.0)
+    device = Device.open(server, token=token, plan=Path(plan), store=folder)
     for record in records[device.status.records :]:
         device.record(record)
-        if device.plan.mode == "scores":
-            device.report()
+        if in_between:
+            device.report(timeout=5.0)
     until = time.monotonic() + seconds
     while True:
         try:
-            if device.report().settled:
+            if device.report(timeout=5.0).settled:
                 return SETTLED
         except ServerError as refused:
             if refused.status is not None and refused.status < 500:
@@ -79,12 +87,9 @@ def live(folder: str, plan: str, server: str, token: str, records: list[dict[str
 
 def _fork_devices() -> None:
     # What devices load on their way: whoever is killed shall be at work by then.
-    import httpx  # noqa: F401
-    import scipy.linalg  # noqa: F401
+    import urllib.request  # noqa: F401
 
-    import foldaway.federated.device.local_store
-    import foldaway.federated.link  # noqa: F401
-    from foldaway.federated import Device  # noqa: F401
+    import foldaway_device  # noqa: F401
 
     for line in sys.stdin:
         asked = json.loads(line)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from typing import Any, cast
 
 import msgspec
@@ -15,11 +14,15 @@ import pytest
 
 import foldaway as fa
 from by_groups import by_groups
-from foldaway.federated import Device
-from foldaway.federated.device.state import DeviceState, MemoryStore
 from foldaway.federated.link import HttpLink
 from foldaway.federated.messages import new_number
-from foldaway.plan.arms import device_group, public_arm
+from foldaway.plan.arms import public_arm
+from foldaway_device import Device
+from foldaway_device.floats import base64
+from foldaway_device.link import HttpLink as DeviceLink
+from foldaway_device.link import Link
+from foldaway_device.plan import read_plan
+from foldaway_device.state import MemoryStore, State, Store
 from kept_rows import fitted, mean_variance, unit_degrees
 from served import Served
 from trials import known
@@ -33,9 +36,25 @@ def identity_in(plan: fa.Plan, arm: str) -> bytes:
             return identity
 
 
-def store_in(plan: fa.Plan, arm: str) -> MemoryStore:
-    """The store of a device in this arm."""
-    return MemoryStore(DeviceState(plan.canonical().decode(), identity_in(plan, arm), new_number()))
+def device_in(plan: fa.Plan, arm: str | None, link: Link | None = None, store: Store | None = None) -> Device:
+    """A new device in this arm, or in the one that it draws."""
+    read, store = read_plan(plan.canonical()), MemoryStore() if store is None else store
+    with store.changing(plan.name) as held:
+        held.state = State.new(read)
+        if arm is not None:
+            held.state.identity = base64(identity_in(plan, arm))
+    return Device(plan.name, store, read, link)
+
+
+def state_of(device: Device) -> State:
+    """What a device keeps."""
+    with device._custody.changing() as state:
+        return State.loads(state.dumps())
+
+
+def wait_for(device: Device) -> None:
+    """Until the device has done what it does beside its records."""
+    device._beside.within(60, lambda: None)
 
 
 def records_of(plan: fa.Plan, rows: pd.DataFrame, unit: str = "unit") -> Iterator[tuple[str, list[dict[str, Any]]]]:
@@ -45,14 +64,15 @@ def records_of(plan: fa.Plan, rows: pd.DataFrame, unit: str = "unit") -> Iterato
         yield str(mine[plan.arm].iloc[0]), cast(list[dict[str, Any]], mine[columns].to_dict("records"))
 
 
-def devices_for(plan: fa.Plan, rows: pd.DataFrame, link: HttpLink, threads: int = 1) -> list[Device]:
+def devices_for(plan: fa.Plan, rows: pd.DataFrame, link: Link, threads: int = 1) -> list[Device]:
     """A device for each unit, with its records taken."""
 
     def made(of: tuple[str, list[dict[str, Any]]]) -> Device:
         arm, records = of
-        device = Device(plan, store=store_in(plan, arm), link=link)
+        device = device_in(plan, arm, link)
         for record in records:
             device.record(record)
+        wait_for(device)
         return device
 
     with ThreadPoolExecutor(threads) as pool:
@@ -70,7 +90,7 @@ class Hosted:
         self.path = f"/v1/trials/{plan.name}"
         self.address = server.url + self.path
         self.token: str = made.json()["ingest_token"]
-        self.link = HttpLink(self.address, self.token)
+        self.link: Link = DeviceLink(self.address, self.token)
         self.site_token = self.site()
         self.site_link = HttpLink(self.address, self.site_token)
 
@@ -106,19 +126,14 @@ def report_all(devices: Sequence[Device], rounds: int = 3, threads: int = 1) -> 
     with ThreadPoolExecutor(threads) as pool:
         for _ in range(rounds):
             waiting = [i for i, state in enumerate(states) if state == "pending"]
-            for i, status in zip(waiting, pool.map(lambda i: devices[i].report(), waiting), strict=True):
+            for i, status in zip(waiting, pool.map(lambda i: devices[i].report(timeout=60), waiting), strict=True):
                 states[i] = status.state
     return states
 
 
 def groups_of(devices: Sequence[Device]) -> list[int]:
     """The groups that devices in mode sums have drawn."""
-    with ExitStack() as stack:
-        states = [stack.enter_context(device._store.changing()) for device in devices]
-        return [
-            device_group(device.plan.groups, device.plan.fingerprint, state.identity)
-            for device, state in zip(devices, states, strict=True)
-        ]
+    return [device._own(device._drawn).group for device in devices]
 
 
 def assert_as_kept_rows(

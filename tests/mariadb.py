@@ -42,8 +42,11 @@ class MariaDB:
         options = ["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]
         made = self._popen(install, "--no-defaults", f"--datadir={self.folder / 'data'}", *options)
         assert made.wait(120) == 0, self.log()
+        (self.folder / "tmp").mkdir()  # of its own: a server that starts removes the temporary tables of all others
+        if who is not None:
+            shutil.chown(self.folder / "tmp", who)
         options = [f"--{name}" if value is None else f"--{name}={value}" for name, value in SETTINGS.items()]
-        places = [f"--datadir={self.folder / 'data'}", f"--socket={self.socket}"]
+        places = [f"--datadir={self.folder / 'data'}", f"--tmpdir={self.folder / 'tmp'}", f"--socket={self.socket}"]
         self.process = self._popen(self._server, "--no-defaults", *places, *options)
         deadline = time.monotonic() + 60
         while not self.socket.exists():

@@ -15,28 +15,27 @@ import random
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 import foldaway as fa
-from foldaway.errors import CoordinatorWarning, IngestError, ServerError, TooEarly
-from foldaway.federated import Device
+from devices import device_in
 from foldaway.federated.coordinator.closing import CloseRequest
-from foldaway.federated.device.custody import DeviceStore
-from foldaway.federated.device.local_store import LocalStore
-from foldaway.federated.device.state import DeviceState, MemoryStore
-from foldaway.federated.messages import Coefficients, Received
 from foldaway.service.collecting.answers import Answer, Answers
 from foldaway.service.collecting.device_trials import DeviceTrials
 from foldaway.service.database.store import Store as Database
 from foldaway.service.database.trial_table import TrialRow
 from foldaway.service.keys.vault import Vault
 from foldaway.tallies import Lean, arms_of
-from in_process import received
+from foldaway_device import Device, ServerError, StateError
+from foldaway_device.folder import FolderStore
+from foldaway_device.plan import read_plan
+from foldaway_device.state import Held, MemoryStore, Store
+from in_process import DirectLink
 
 MODES = ("one-message", "scores", "delta", "sums")
 DEVICES = 5
@@ -82,20 +81,30 @@ class Tale:
         return self
 
 
+Done = TypeVar("Done")
+
+
+class Inline:
+    """What a device does beside its program, done at once: schedules have one thread."""
+
+    def start(self, task: Callable[[], object]) -> None:
+        task()
+
+    def within(self, seconds: float, task: Callable[[], Done]) -> Done:
+        return task()
+
+
 class FragileStore:
     """A device's store that a kill may come before or after any change of."""
 
-    def __init__(self, store: DeviceStore, strike: Callable[[str], None]) -> None:
+    def __init__(self, store: Store, strike: Callable[[str], None]) -> None:
         self._store = store
         self._strike = strike
 
-    def changing(self) -> AbstractContextManager[DeviceState]:
-        return self._changing()
-
     @contextmanager
-    def _changing(self) -> Iterator[DeviceState]:
-        with self._store.changing() as kept:
-            yield kept
+    def changing(self, trial: str) -> Iterator[Held]:
+        with self._store.changing(trial) as held:
+            yield held
             self._strike("killed before a change")
         self._strike("killed after a change")
 
@@ -122,16 +131,8 @@ class Coordinator:
         self._database.close() if hasattr(self._database, "close") else None
         self._open()
 
-    def receive(self, kind: Any, message: bytes) -> Received:
-        return received(self.trials, self.plan.name, kind, message)
-
-    def coefficients(self) -> Coefficients | None:
-        try:
-            return self.trials.coefficients(self.plan.name)
-        except TooEarly:
-            return None
-        except IngestError as error:
-            raise ServerError(str(error), error.status) from None
+    def ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        return DirectLink(self.trials, self.plan).ask(method, path, body, until=0.0)
 
     def close(self, deadline: float) -> None:
         self.trials.close(self.plan, CloseRequest(deadline=deadline, without_effects=True))
@@ -171,7 +172,7 @@ class Schedule:
         self.coordinator = Coordinator(folder / "trials", self.plan)
         self.tale = Tale(schedules=1)
         self._calm = False
-        self._on_the_way: list[tuple[Any, bytes]] = []
+        self._on_the_way: list[tuple[str, bytes]] = []
         self._stores = [self._store(i) for i in range(DEVICES)]
         sizes = [self._chance.randint(1, MOST_RECORDS) for _ in range(DEVICES)]
         rng = np.random.default_rng(seed)
@@ -181,11 +182,9 @@ class Schedule:
         ]
         self._devices: list[Device | None] = [None] * DEVICES
 
-    def _store(self, i: int) -> DeviceStore:
-        if self._files is None:
-            return MemoryStore(DeviceState.new(self.plan))
-        store = LocalStore(self._files / str(i), self.plan.name)
-        store.begin(DeviceState.new(self.plan))
+    def _store(self, i: int) -> Store:
+        store = MemoryStore() if self._files is None else FolderStore(self._files / str(i))
+        device_in(self.plan, None, store=store)
         return store
 
     # What goes wrong.
@@ -201,18 +200,20 @@ class Schedule:
         self.tale.events[what] += 1
         return True
 
-    def fingerprint(self, *, patience: float | None = None) -> str:
-        return self.plan.fingerprint
+    def expect(self, fingerprint: str) -> None:
+        assert fingerprint == self.plan.fingerprint
 
-    def post(self, kind: Any, message: bytes, *, patience: float | None = None) -> Received:
+    def ask(self, method: str, path: str, body: bytes | None = None, *, until: float) -> bytes:
         """The network."""
+        if body is None:
+            return self.coordinator.ask(method, path)
         self._strike("killed before a message")
-        self._on_the_way.append((kind, message))  # it may come again at any time
+        self._on_the_way.append((path, body))  # it may come again at any time
         if self._happens("message lost or late", 0.1):
             raise ServerError("the server cannot be reached (ReadTimeout).")
         if self._happens("coordinator crashed before a message", 0.05):
             self.coordinator.crash()
-        answer = self.coordinator.receive(kind, message)
+        answer = self.coordinator.ask(method, path, body)
         if self._happens("coordinator crashed after a message", 0.05):
             self.coordinator.crash()
         self._strike("killed before the answer")
@@ -220,21 +221,20 @@ class Schedule:
             raise ServerError("the server cannot be reached (ReadError).")
         return answer
 
-    def coefficients(self) -> Coefficients | None:
-        return self.coordinator.coefficients()
-
     def _old_message(self) -> None:
         if self._on_the_way:
             self.tale.events["old message came again"] += 1
             with suppress(ServerError):
-                self.coordinator.receive(*self._chance.choice(self._on_the_way))
+                self.coordinator.ask("POST", *self._chance.choice(self._on_the_way))
 
     # What devices do.
 
     def _device(self, i: int) -> Device:
         found = self._devices[i]
         if found is None:
-            found = Device(self.plan, store=FragileStore(self._stores[i], self._strike), link=self)  # type: ignore[arg-type]
+            store = FragileStore(self._stores[i], self._strike)
+            found = Device(self.plan.name, store, read_plan(self.plan.canonical()), self)
+            found._beside = Inline()  # type: ignore[assignment]
             self._devices[i] = found
         return found
 
@@ -245,9 +245,7 @@ class Schedule:
             for record in self._records[i][device.status.records :]:
                 if device.status.settled:
                     return
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", CoordinatorWarning)  # it may come too late to take part
-                    device.record(record)
+                device.record(record)
                 if self._chance.random() < 0.3:
                     return
             device.report()
@@ -256,7 +254,7 @@ class Schedule:
         except ServerError as refused:
             if refused.status is not None:
                 raise
-        except fa.StateError:
+        except StateError:
             pass  # it has reported, and takes no more
 
     def _rough(self, steps: int) -> None:

@@ -13,5 +13,10 @@ def mostly_slow(cases: Iterable[Any], *quick: Any) -> list[Any]:
     return [case if case in quick else _slow(case) for case in cases]
 
 
+def simulated(quick: int, most: int) -> pytest.MarkDecorator:
+    """How many trials are simulated, an argument of the test: in every run, and in `make long` alone."""
+    return pytest.mark.parametrize("trials", mostly_slow([quick, most], quick))
+
+
 def _slow(case: Any) -> Any:
     return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow)

@@ -58,7 +58,17 @@ def test_every_field_and_every_kind_of_kept_number_is_in_it(name: str) -> None:
 
 def test_the_command_writes_both_forms_and_says_what_is_open(tmp_path: Path) -> None:
     PLANS["sums"].save(tmp_path / "plan.toml")
-    words = ("plan", "dossier", "plan.toml", "--controller", "Example Ltd", "--purpose", "Shorter stays.")
+    words = (
+        "plan",
+        "check",
+        "plan.toml",
+        "--dossier",
+        "plan.dossier.md",
+        "--controller",
+        "Example Ltd",
+        "--purpose",
+        "Shorter stays.",
+    )
     done = foldaway(*words, "--recipient", "the ward", "--expect", 800, folder=tmp_path)
     assert OPEN in done.stderr
     text = (tmp_path / "plan.dossier.md").read_text()
@@ -66,4 +76,4 @@ def test_the_command_writes_both_forms_and_says_what_is_open(tmp_path: Path) -> 
         assert said in text
     assert json.loads((tmp_path / "plan.dossier.json").read_text())["units"] == 800
     assert "exists; choose another name" in foldaway(*words, folder=tmp_path, code=1).stderr
-    assert "name the .md file" in foldaway(*words, "-o", "a.json", folder=tmp_path, code=1).stderr
+    assert "name the .md file" in foldaway(*words, "--dossier", "a.json", folder=tmp_path, code=1).stderr

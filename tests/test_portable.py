@@ -21,7 +21,7 @@ for name in modules:
         importlib.import_module(name)
 
 from foldaway import cli
-from foldaway.federated.device.local_store import require_private
+from foldaway.keeping.planted import require_private
 from foldaway.keeping.locks import locked
 from foldaway.forgetting import harden
 

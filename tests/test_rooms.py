@@ -31,7 +31,6 @@ ROOMS = (
     "service/keys",
     "federated",
     "federated/site",
-    "federated/device",
     "federated/coordinator",
     "federated/modes",
     "federated/replies",

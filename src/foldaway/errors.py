@@ -131,10 +131,6 @@ class ReportError(FoldawayError):
     """A report that cannot be written where it is to go."""
 
 
-class CoordinatorWarning(UserWarning):
-    """A device has taken a record, but its coordinator refuses it: what it records may never be counted."""
-
-
 class ServerWarning(UserWarning):
     """A server does not answer, or holds what was sent to it in its memory alone."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -12,42 +13,55 @@ from typing import Any, get_args
 
 import msgspec
 
-from foldaway.federated.device.device import Device
-from foldaway.federated.device.state import DeviceState, MemoryStore
-from foldaway.federated.link import HttpLink
-from foldaway.federated.messages import Coefficients, Kind, Received, new_number
+import foldaway.errors
+from foldaway.asking import Asking
+from foldaway_device import Device, ServerError
+from foldaway_device.floats import base64
+from foldaway_device.plan import read_plan
+from foldaway_device.state import MemoryStore, State
+from foldaway_device.status import Status
 from studies.federated_scale.population import CHUNK, Client, Role, World, clients
 
 # Devices of one process that talk at once: as many connections as are kept open.
 THREADS = 16
 
 
-class CountingLink(HttpLink):
+class CountingLink:
     """A connection that all devices of the process share, and that counts what goes over it."""
 
     def __init__(self, address: str, token: str) -> None:
-        super().__init__(address, token)
+        self._asking = Asking(address, token)
         self._lock = threading.Lock()
+        self._plan: bytes | None = None
         self.messages: Counter[str] = Counter()
         self.bytes: Counter[str] = Counter()
         self.numbers = 0
 
-    def post(self, kind: Kind, message: bytes, *, patience: float | None = None) -> Received:
-        """Send a message, and count it."""
+    def expect(self, fingerprint: str) -> None:
+        """All devices here have the coordinator's plan."""
+
+    def ask(self, method: str, path: str, body: bytes | None = None, *, until: float) -> bytes:
+        """Ask, and count it; for the plan, which devices would ask for one by one, once."""
+        if path == "/plan" and self._plan is not None:
+            return self._plan
+        kind = path.removeprefix("/")
         with self._lock:
             self.messages[kind] += 1
-            self.bytes[kind] += len(message)
+            self.bytes[kind] += len(body or b"")
             if kind == "reports" and not self.numbers:
-                found = msgspec.json.decode(message)
+                found = msgspec.json.decode(body or b"")
                 encoded = next(found[name] for name in ("factor", "sums", "scores") if name in found)
                 self.numbers = len(b64decode(encoded)) // 8
-        return super().post(kind, message, patience=patience)
-
-    def coefficients(self) -> Coefficients | None:
-        """What the coordinator has published."""
-        with self._lock:
-            self.messages["coefficients"] += 1
-        return super().coefficients()
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        try:
+            answer = self._asking.ask(
+                method, path, content=body, headers=headers, patience=max(0.0, until - time.monotonic())
+            )
+        except foldaway.errors.ServerError as refused:
+            raise ServerError(str(refused), refused.status) from None
+        if path == "/plan":
+            self._plan = answer
+        return answer
 
 
 class Crowd:
@@ -56,6 +70,7 @@ class Crowd:
     def __init__(self, world: World, link: CountingLink, progress: Callable[[int], None]) -> None:
         self._world = world
         self._plan = world.plan
+        self._read = read_plan(self._plan.canonical())
         self._done = progress
         self._link = link
         self.states: Counter[str] = Counter()
@@ -80,12 +95,15 @@ class Crowd:
             self._done(len(joined))
 
     def _joined(self, client: Client) -> tuple[Role, Device]:
-        state = DeviceState(self._plan.canonical().decode(), client.identity, new_number())
-        device = Device(self._plan, store=MemoryStore(state), link=self._link)
+        store = MemoryStore()
+        with store.changing(self._plan.name) as held:
+            held.state = State.new(self._read)
+            held.state.identity = base64(client.identity)
+        device = Device(self._plan.name, store, self._read, self._link)
         for record in client.records:
             device.record(record)
         if self._world.replies:
-            device.report()  # everyone streams moments; who drops out, or is late, does so with the reply
+            _report(device)  # everyone streams moments; who drops out, or is late, does so with the reply
         return client.role, device
 
     def again(self, progress: Callable[[int], None] = lambda done: None) -> None:
@@ -99,7 +117,7 @@ class Crowd:
     def _report(self, devices: list[Device]) -> list[Device]:
         """All report; those who must do so again."""
         unsettled = []
-        for device, status in zip(devices, self._threads.map(Device.report, devices), strict=True):
+        for device, status in zip(devices, self._threads.map(_report, devices), strict=True):
             if status.settled:
                 self.states[status.state] += 1
             else:
@@ -116,6 +134,10 @@ class Crowd:
         """The trial is over: the last to report learn that they are counted, and the late ones that they are not."""
         self._waiting, self._late = [*self._waiting, *self._late], []
         self.again()
+
+
+def _report(device: Device) -> Status:
+    return device.report(timeout=60.0)
 
 
 def work(world: World, chunks: Sequence[int], address: str, token: str, orders: Any, said: Any) -> None:

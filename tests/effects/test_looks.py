@@ -13,6 +13,7 @@ from foldaway.errors import EstimateError, StateError, TooEarly
 from foldaway.inference.looks.planned import bounds_at
 from foldaway.inference.looks.spending import spent
 from plans import LOOKED
+from sizes import simulated
 
 LOOKS = {"information": {"units": 1_000}, "at": [0.5, 0.75, 1.0]}
 FUTILE = "obrien-fleming"
@@ -249,12 +250,9 @@ def test_a_look_is_refused_where_effects_cannot_be_trusted() -> None:
     assert trial.looks == ()
 
 
-def test_false_alarms_of_trials_that_are_looked_at() -> None:
-    plan, wrong, trials = (
-        plan_of(looks={"information": {"units": 200}, "at": [0.4, 0.7, 1.0], "spending": "pocock"}),
-        0,
-        400,
-    )
+@simulated(120, 400)
+def test_false_alarms_of_trials_that_are_looked_at(trials: int) -> None:
+    plan, wrong = plan_of(looks={"information": {"units": 200}, "at": [0.4, 0.7, 1.0], "spending": "pocock"}), 0
     for seed in range(trials):
         trial = fa.Trial(plan)
         for part, n in enumerate((80, 60, 60)):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from foldaway.federated.device.state import MemoryStore
 from foldaway.federated.messages import Kind, Stage
 from foldaway.service.collecting.device_inbox import DeviceInbox
 from foldaway.service.database.device_table import Known
+from foldaway_device.reporting import Reporting
+from foldaway_device.state import new_number
 from postgres import quick_folder
 from schedules import Schedule, Tale
 
@@ -58,10 +60,11 @@ def test_a_report_that_is_counted_twice_shows(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_device_that_sends_its_records_again_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Teeth: a device that does not note which records a message covers."""
+    """Teeth: a device that gives a message another number each time it sends it."""
 
-    def careless(store: MemoryStore, number: bytes, message: bytes) -> None:
-        store._messages[number] = message
+    def careless(self: Reporting, kind: str, message: str, until: float) -> bool:
+        return post(self, kind, json.dumps({**json.loads(message), "number": new_number()}), until)
 
-    monkeypatch.setattr(MemoryStore, "send_later", careless)
-    assert shows("is counted", range(1, 40, 4))  # mode scores
+    post = Reporting._post
+    monkeypatch.setattr(Reporting, "_post", careless)
+    assert shows("is counted 2 times", range(1, 40, 4))  # mode scores

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import foldaway as fa
+from devices import wait_for
 from foldaway.effects.door import OWN
-from foldaway.federated import Device
 from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.federated.modes import MODES
 from foldaway.inference.few_units import welch_degrees
@@ -22,6 +22,7 @@ from foldaway.service.collecting.answers import Answer
 from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store
 from foldaway.sources.formats.body import Limits
+from foldaway_device import Device
 from in_process import DirectLink
 from plans import SMALL
 from postgres import quick_folder
@@ -44,7 +45,7 @@ class Run:
         privacy = fa.Privacy(cohort=5, smallest_cell=2)
         plan = fa.Plan(**{**SMALL, "name": name}, federated="scores", privacy=privacy)
         service.create(plan.to_json())
-        link = DirectLink(service, plan)
+        link = DirectLink(service.devices, plan)
         rng = np.random.default_rng(5)
         self.values = [rng.normal(size=3) + rng.normal() for _ in range(devices)]
         some = [link.device("ab"[j % 2]) for j in range(devices)]
@@ -54,7 +55,9 @@ class Run:
                 if i == 0:
                     device.report()  # moments of one device come in several messages
         for j in range(ghosts):
-            link.device("aab"[j % 3]).record({"y": 0.0})  # enrols
+            ghost = link.device("aab"[j % 3])
+            ghost.record({"y": 0.0})
+            wait_for(ghost)  # which enrols
         _report(some)
         service.close(name, CloseRequest(deadline=600))
         _report(some[: devices - silent])

@@ -110,7 +110,7 @@ def folding() -> Iterator[Callable[[object], int]]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("plan", [SUMS, MOMENTS], ids=["sums", "moments"])
+@pytest.mark.parametrize("plan", [SUMS, pytest.param(MOMENTS, marks=pytest.mark.slow)], ids=["sums", "moments"])
 @pytest.mark.parametrize(("n", "rare"), mostly_slow([(3000, 2), (3000, 500), (20, 2)], (3000, 2)))
 def test_the_last_rows_are_overwritten(
     n: int,

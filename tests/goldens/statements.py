@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 import foldaway as fa
 
@@ -40,6 +41,7 @@ PLAN = fa.Plan.of(
 )
 
 
+@cache
 def statements() -> dict[str, str]:
     """The statement by dialect, without what any change of the plan would change."""
     made = {}

@@ -25,6 +25,7 @@ from foldaway.inference.jackknife import Cells, cells_of, jackknife, mean
 from foldaway.inference.levels import Levels
 from foldaway.inference.welch import Spread, spread_of, welch
 from foldaway.tallies.sums import Sums, SumsShape
+from sizes import simulated
 
 
 def reach_of(n: int, confidence: float = 0.95, tightest_at: int = 1000) -> float:
@@ -273,9 +274,10 @@ def test_unequal_arms_raise_few_false_alarms_where_the_plain_interval_raised_man
         assert np.all(enough[:, -1])  # it does come
 
 
-def test_with_sixteen_groups_it_holds_through_t_and_not_without() -> None:
+@simulated(250, 1000)
+def test_with_sixteen_groups_it_holds_through_t_and_not_without(trials: int) -> None:
     rng = np.random.default_rng(5)
-    trials, steps, G, each = 1000, 300, 16, 20.0
+    steps, G, each = 300, 16, 20.0
     # Group sums of a random walk: at each look there are 20 records more in each of 16 groups of either arm.
     walk = np.cumsum(rng.normal(scale=math.sqrt(each), size=(trials, steps, G, 2)), axis=1)
     weight = np.broadcast_to(each * np.arange(1, steps + 1)[:, None, None], walk.shape)

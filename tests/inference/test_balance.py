@@ -17,6 +17,7 @@ from foldaway.tallies import arms_of
 from fuzzing import fuzz
 from kept_rows import fitted
 from plans import replaced
+from sizes import simulated
 from trials import crowded, folded, make_trial, trials
 
 
@@ -66,17 +67,18 @@ def test_a_large_level_costs_no_digits() -> None:
     assert far.difference == pytest.approx(near.difference, rel=1e-5)
 
 
-def test_chance_is_what_randomisation_gives() -> None:
+@simulated(50, 150)
+def test_chance_is_what_randomisation_gives(trials: int) -> None:
     """Over many trials the difference varies as `chance` says: by records, and by units where these are randomised."""
     for units in (False, True):
         scores = []
-        for seed in range(150):
+        for seed in range(trials):
             plan, rows = make_trial(seed, n=100, units=units)
             if units:  # a covariate that is the same for all records of a unit
                 rows["x0"] = [float(crc32(f"{unit} {seed}".encode()) % 1000) for unit in rows["unit"]]
             [each] = balance(plan, arms_of(folded(plan, rows).tallies))
             scores.append(each.difference / each.chance)
-        assert np.std(scores) == pytest.approx(1, abs=0.15)
+        assert np.std(scores) == pytest.approx(1, abs=2 / np.sqrt(trials))
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -152,13 +154,14 @@ def test_verdicts(difference: float, chance: float, verdict: str) -> None:
     assert by_record.verdict == {"uneven": "open", "small": "even"}.get(verdict, verdict)
 
 
-def test_units_of_many_records_do_not_look_uneven() -> None:
+@simulated(25, 100)
+def test_units_of_many_records_do_not_look_uneven(trials: int) -> None:
     """By record, every other of these trials would be called so; none may be where units cannot be told apart."""
     verdicts = [
         balance(t.plan, arms_of(t.tallies))[0].verdict
-        for t in (crowded(i, moments={"bootstrap": 100}) for i in range(100))
+        for t in (crowded(i, moments={"bootstrap": 100}) for i in range(trials))
     ]
-    assert sum(verdict in ("uneven", "small") for verdict in verdicts) <= 3
+    assert sum(verdict in ("uneven", "small") for verdict in verdicts) <= 0.03 * trials
     plain = [balance(t.plan, arms_of(t.tallies))[0].verdict for t in (crowded(i, each=20) for i in range(20))]
     assert "open" in plain
     assert not {"uneven", "small"} & set(plain)

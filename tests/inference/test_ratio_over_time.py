@@ -14,6 +14,7 @@ from foldaway.inference.ratio_over_time import (
     ratio_p_value_of_groups,
     ratio_p_value_of_strata,
 )
+from sizes import mostly_slow
 
 
 @pytest.mark.parametrize("share", [0.5, 0.1])
@@ -63,7 +64,7 @@ def looked_at(rng: Any, trials: int, looks: int, units: int, pi: Any, groups: in
     return np.cumsum(steps, axis=0).reshape(looks, trials, len(pi), groups)
 
 
-@pytest.mark.parametrize("pi", [[0.5, 0.5], [0.85, 0.15], [0.5, 0.3, 0.2]])
+@pytest.mark.parametrize("pi", mostly_slow([[0.5, 0.5], [0.85, 0.15], [0.5, 0.3, 0.2]], [0.85, 0.15]))
 def test_units_with_many_records_are_hardly_ever_alarmed(pi: list[float]) -> None:
     rng = np.random.default_rng(2)
     seen = looked_at(rng, 300, 40, 800, pi)

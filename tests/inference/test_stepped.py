@@ -10,6 +10,7 @@ from scipy import stats
 
 from foldaway.inference.claim import Claim
 from foldaway.inference.stepped import Stepped, stepped
+from sizes import simulated
 
 COUNTS = np.arange(31.0)  # a bin for each whole number from 0
 FINE = np.geomspace(0.01, 100, 926)  # 1 %
@@ -142,10 +143,11 @@ def test_continuous_values_are_covered_and_not_by_width(coarse: bool) -> None:
     assert np.median(upper - lower) == pytest.approx(width, rel=0.1)
 
 
+@simulated(80, 250)
 @pytest.mark.parametrize("p", [0.5, 0.95])
-def test_units_with_many_records(p: float) -> None:
+def test_units_with_many_records(p: float, trials: int) -> None:
     rng = np.random.default_rng(11)
-    trials, units, G = 250, 200, 32
+    units, G = 200, 32
     values = np.exp(rng.normal(size=(trials, 2, units, 1)) + 0.5 * rng.normal(size=(trials, 2, units, 6)))
     groups = np.repeat(rng.integers(0, G, (trials, 2, units)), 6, axis=-1)
     flat = values.reshape(trials, 2, -1)

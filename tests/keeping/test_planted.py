@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from foldaway.errors import FoldawayError, SourceError, VaultError
-from foldaway.federated.device.local_store import require_private
-from foldaway.keeping.planted import require_own
+from foldaway.keeping.planted import require_own, require_private
 from foldaway.keeping.secret import read_or_make_key
 from foldaway.keeping.user_keys import user_key, user_signer
 from foldaway.keeping.version_keys import VersionKeys

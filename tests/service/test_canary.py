@@ -27,7 +27,6 @@ pytestmark = pytest.mark.skipif(
 )
 
 # The real server, but a signal takes its care for unread bodies away: an answer then leaves the connection as it is.
-# Only h11 keeps anything then, so all requests are left to it.
 SWITCHED = """
 import signal
 from foldaway import cli
@@ -42,11 +41,7 @@ def closed_if_unread(wrapped):
 def forget(connection, real=connections.Connection._forget):
     switch["off"] or real(connection)
 
-def plain_head(text, real=connections.plain_head):
-    return None if switch["off"] else real(text)
-
 app.closed_if_unread, connections.Connection._forget = closed_if_unread, forget
-connections.plain_head = plain_head
 signal.signal(signal.SIGUSR1, lambda *_: switch.update(off=True))
 cli.main()
 """
@@ -59,7 +54,7 @@ _PLACES = 4  # half of the queue
 
 
 def refused(server: Served, tokens: dict[str, str], marks: Marks, open_for: ExitStack) -> Iterator[tuple[int, bytes]]:
-    """Bodies that the server does not want, whole or never ending, read by h11 or not; their connections stay open.
+    """Bodies that the server does not want, whole or never ending; their connections stay open.
 
     Yields:
         The status that each should be refused with, and the answer.
@@ -78,9 +73,8 @@ def refused(server: Served, tokens: dict[str, str], marks: Marks, open_for: Exit
         trial, token, more = ways[status]
         body = as_ndjson([record(marks, j) for j in range(i * _EACH, (i + 1) * _EACH)])
         missing = 2**26 if status == 413 else 1_000 * (i % 2)
-        host = "x" if i < 2 * len(STATUSES) else " x"  # not as programs write it
         head = (
-            f"POST /v1/trials/{trial}/records HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n{more}"
+            f"POST /v1/trials/{trial}/records HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n{more}"
             f"Content-Type: {NDJSON}\r\nContent-Length: {len(body) + missing}\r\n\r\n"
         )
         if status == 503:

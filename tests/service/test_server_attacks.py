@@ -11,6 +11,7 @@ import pytest
 
 from served import Served
 from servers import Nursery
+from sizes import mostly_slow
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # studies/ lies beside tests/ and is no part of the package
 
@@ -31,7 +32,7 @@ def guarded(served_from: Nursery, tmp_path_factory: pytest.TempPathFactory) -> I
         yield server
 
 
-@pytest.mark.parametrize("attack", [a.own_receipts, a.this_person, a.own_reports])
+@pytest.mark.parametrize("attack", mostly_slow([a.own_receipts, a.this_person, a.own_reports], a.this_person))
 def test_whoever_fills_a_cohort_but_for_one_guesses(attack: a.Attack, open_to_all: Served, guarded: Served) -> None:
     assert attack(open_to_all, ROUNDS, 0.2, random.Random(1)) == (ROUNDS, ROUNDS)
     assert attack(guarded, ROUNDS, a.LOOKS * a.TICK, random.Random(1)).right < ROUNDS - 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from itertools import cycle, product
 from pathlib import Path
 
 import httpx
@@ -15,6 +16,7 @@ from foldaway.keeping.version_keys import LENGTH
 from postgres import Postgres
 from served import Served, rows
 from servers import KILLED, STEPS, Nursery, wait_for
+from sizes import mostly_slow
 
 SIZE = 40
 
@@ -33,8 +35,12 @@ def send(server: Served, sequence: int) -> httpx.Response:
     return server.ask("POST", "/v1/trials/kept/records", json=rows(SIZE, SIZE * sequence), headers=headers)
 
 
-@pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("where", ["folder", "database"])
+PLACES = ("folder", "database")
+
+
+@pytest.mark.parametrize(
+    ("where", "step"), mostly_slow(product(PLACES, STEPS), *zip(cycle(PLACES), STEPS, strict=False))
+)
 def test_a_server_killed_at_any_step_counts_every_batch_once(
     request: pytest.FixtureRequest, served_from: Nursery, tmp_path: Path, where: str, step: str
 ) -> None:

@@ -1,7 +1,7 @@
 """The command line.
 
 Each module of ``commands`` has the commands of its name, and those that belong to them: ``run`` also demo, ``state``
-merge and look, ``asking`` effects, report and certificate, ``evidence`` verify.
+look, ``asking`` effects, report and certificate, ``evidence`` verify.
 """
 
 from __future__ import annotations

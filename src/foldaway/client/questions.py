@@ -45,6 +45,10 @@ class Questions:
         """The certificate of a closed trial, as the file that `foldaway verify` checks."""
         return canonical(self._asking.ask_json("GET", f"/v1/trials/{trial}/certificate"), indent=1) + b"\n"
 
+    def remove(self, trial: str) -> None:
+        """Remove a closed trial from the server, with all that is stored of it and its tokens."""
+        self._asking.ask_json("DELETE", f"/v1/trials/{trial}")
+
     def outlook(
         self, trial: str, *, records: int | None = None, days: float | None = None, width: float | None = None
     ) -> dict[str, Any]:
@@ -99,7 +103,7 @@ class Questions:
             deadline: Where records stay on devices, seconds in which their reports still count: until then the answer
                 is not ``final``, and the same call again, without a deadline, says how far it is.
             share: The share of the devices whose reports are enough.
-            without_effects: End it even if no effects would be left, which is refused otherwise.
+            without_effects: End it even if effects would be withheld, which is refused otherwise.
             exact: Answer with exact effects; those that are stored and shown to others are rounded. Refused if this
                 call would not end the trial, but begin to wait for devices.
         """

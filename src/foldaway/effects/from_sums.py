@@ -282,7 +282,8 @@ class SumsRead(NamedTuple):
         flat = spread.T.reshape(-1) <= rounding
         if not flat.any() or (ESTIMATORS[estimator].adjusts and not flat.all()):
             return levels
-        value = np.where(flat & (np.abs(levels.value) <= rounding), 0.0, levels.value)
+        nothing = (self.plain.absolute[:, places].T.reshape(-1) == 0) & np.isfinite(levels.value)
+        value = np.where(flat & (nothing | (np.abs(levels.value) <= rounding)), 0.0, levels.value)
         return levels._replace(value=value, covariance=np.where(flat | flat[:, None], 0.0, levels.covariance))
 
     def _place(self, outcome: Outcome, estimator: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Whether effects have any number to tell."""
+"""Whether the end of a trial would leave effects withheld."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from foldaway.effects.effects import Effects
 
 
 def why_withheld(effects: Effects) -> str | None:
-    """Why no row has an estimate, as a sentence; None if a row has one.
+    """Why a row has no estimate, as a sentence that names the row unless it is so of all; None if all have one.
 
     Example:
         >>> import foldaway as fa
@@ -14,6 +14,12 @@ def why_withheld(effects: Effects) -> str | None:
         >>> why_withheld(fa.Trial(plan).effects())
         'There are no records yet.'
     """
-    if any(row.estimate is not None for row in effects.rows):
-        return None
-    return next((row.why for row in effects.rows if row.why is not None), "No row has an estimate.")
+    missing = [row for row in effects.rows if row.estimate is None]
+    if not missing:
+        return None if effects.rows else "No row has an estimate."
+    why = next((row.why for row in missing if row.why is not None), "No row has an estimate.")
+    if len(missing) == len(effects.rows):
+        return why
+    row = missing[0]
+    named = ", ".join(each for each in (row.outcome, row.arm, row.estimator, row.segment) if each)
+    return f"{len(missing):,} of {len(effects.rows):,}, such as {named}: {why}"

@@ -1,40 +1,15 @@
-"""A device's connection to the coordinator of its trial."""
+"""A site's connection to the coordinator of its trial."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
-
-import msgspec
+from typing import Any
 
 from foldaway.errors import PlanError, ServerError, instead_of, not_installed
-from foldaway.federated.messages import MEDIA_TYPE, Coefficients, Kind, Received, decoded
 from foldaway.plan import Plan
 
-TOO_EARLY = 425
-
 _TRIAL = re.compile(r"(https?://.+?)/v1/trials/([^/?#]+)/?")
-
-
-class Link(Protocol):
-    """What a device asks of its coordinator. Refusals are a `ServerError` with their HTTP status."""
-
-    def plan(self) -> Plan:
-        """The plan of the trial."""
-        ...
-
-    def fingerprint(self, *, patience: float | None = None) -> str:
-        """The fingerprint of the plan that the coordinator has; whatever is asked later is asked under the same."""
-        ...
-
-    def post(self, kind: Kind, message: bytes, *, patience: float | None = None) -> Received:
-        """Send a message; what became of it."""
-        ...
-
-    def coefficients(self) -> Coefficients | None:
-        """What the coordinator has published; nothing while the trial is open."""
-        ...
 
 
 class HttpLink:
@@ -42,7 +17,7 @@ class HttpLink:
 
     Args:
         address: The trial's address.
-        token: The trial's ingest token, the same for all devices.
+        token: The site's token.
         patience: Seconds to go on trying while the coordinator does not answer.
         verify: A file with the certificate authority for https, or True for the system's.
         told: Called once with what is wrong, if the coordinator does not answer for more than a moment.
@@ -69,51 +44,28 @@ class HttpLink:
         self._asking.close()
 
     def ask(self, method: str, path: str, **request: Any) -> bytes:
-        """Ask for something else below the address."""
+        """Ask for something below the address."""
         return self._asking.ask(method, path, **request)
 
-    def plan(self, *, patience: float | None = None) -> Plan:
+    def plan(self) -> Plan:
         """The plan of the trial."""
         with instead_of(ServerError, _wrong_token):
-            answer = self._asking.ask("GET", "/plan", **_waiting(patience))
+            answer = self._asking.ask("GET", "/plan")
         # What it holds is not repeated: it may be anybody's page.
         fault = "the answer is not a trial's plan; is the address right, and does nobody answer in between?"
         with instead_of((PlanError, UnicodeDecodeError), ServerError(fault)):
             return Plan.loads(answer.decode())
 
-    def fingerprint(self, *, patience: float | None = None) -> str:
+    def fingerprint(self) -> str:
         """The fingerprint of the plan that the coordinator has; asked for once, and every answer is held against it."""
         if self._fingerprint is None:
-            self._fingerprint = self.plan(patience=patience).fingerprint
+            self._fingerprint = self.plan().fingerprint
         return self._fingerprint
 
     def _look(self, headers: Mapping[str, str]) -> None:
         answered = headers.get("Foldaway-Fingerprint")
         if None not in (answered, self._fingerprint) and answered != self._fingerprint:
             raise ServerError("the coordinator's plan is no longer the one that it had; a plan never changes.")
-
-    def post(self, kind: Kind, message: bytes, *, patience: float | None = None) -> Received:
-        """Send a message; what became of it."""
-        headers = {"Content-Type": MEDIA_TYPE}
-        answer = self._asking.ask("POST", f"/{kind}", content=message, headers=headers, **_waiting(patience))
-        fault = "the coordinator's answer is not one that a device expects; is the address right?"
-        with instead_of(msgspec.MsgspecError, ServerError(fault)):
-            return msgspec.json.decode(answer, type=Received)
-
-    def coefficients(self) -> Coefficients | None:
-        """What the coordinator has published; nothing while the trial is open."""
-        try:
-            answer = self._asking.ask("GET", "/coefficients")
-        except ServerError as refused:
-            if refused.status != TOO_EARLY:
-                raise
-            return None
-        return decoded(answer, Coefficients, most=None)  # the coordinator is trusted with its length
-
-
-def _waiting(patience: float | None) -> dict[str, float]:
-    """How long to go on trying; one that may not take long is not waited for either."""
-    return {} if patience is None else {"patience": patience, "timeout": max(patience, 1.0)}
 
 
 def _wrong_token(refused: ServerError) -> ServerError | None:

@@ -42,6 +42,8 @@ ADDED = 10.0
 FEW_CARRIERS = 20.0
 """With fewer carriers there is a note."""
 
+_STRETCHED = 1 + 1e-9  # arms of equal size, whose pooled variance is the sum of their own, have no other
+
 FEW_CARRY = (
     "Fewer than about 20 records of the smaller arm carry this outcome. The test holds, but if the effect is large, an "
     "interval of 95 % covers it in about 92 % of trials."
@@ -79,7 +81,7 @@ def blended_difference(
     own, blend = difference_of(levels, arm, control), _blend(levels, plain, arm, control, carriers, size)
     larger = np.divide(blend.pooled, blend.apart, out=np.ones(np.shape(blend.apart)), where=blend.apart > 0)
     stretch = np.maximum(1.0, 1 + blend.weight * (larger - 1))
-    leans = (blend.weight > 0.5) & (stretch > 1)
+    leans = (blend.weight > 0.5) & (stretch > _STRETCHED)
     df = np.where(leans, pooled_degrees(levels, arm, control, levels.n[..., [arm, control]]), own.df)
     return Difference(own.estimate, own.variance * stretch, df)
 

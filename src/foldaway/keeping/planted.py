@@ -1,4 +1,7 @@
-"""Whether a secret in a file is one's own: whoever could have put it there knows what is encrypted under it."""
+"""Whether a secret in a file is one's own: whoever could have put it there knows what is encrypted under it.
+
+And whether a folder is: whoever may look into it sees what is kept there.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import os
 import stat
 from pathlib import Path
 
-from foldaway.errors import FoldawayError
+from foldaway.errors import FoldawayError, StateError, instead_of
 
 
 def require_own(path: Path, error: type[FoldawayError]) -> None:
@@ -41,3 +44,18 @@ def require_own(path: Path, error: type[FoldawayError]) -> None:
                 f"others can write to {what} {place}, so the secret in {path.name} may be theirs. If you made it "
                 f"yourself, say chmod go-w {place}; if not, make a new one elsewhere."
             )
+
+
+def require_private(folder: Path) -> None:
+    """Make a folder for its owner alone, or refuse one that others may look into, where a folder's mode tells.
+
+    Raises:
+        StateError: It is not private, or cannot be used.
+    """
+    with instead_of(OSError, lambda error: StateError(f"the folder {folder} cannot be used: {error.strerror}.")):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        about = folder.stat()
+    if os.name == "posix" and about.st_mode & 0o077:
+        raise StateError(f"others may look into {folder}: say chmod 700 {folder}, or choose another folder.")
+    if os.name == "posix" and about.st_uid != os.geteuid():
+        raise StateError(f"{folder} belongs to another user: run this as that user, or choose a folder of your own.")

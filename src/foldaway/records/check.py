@@ -139,7 +139,7 @@ class _Checked:
             levels = levels_in(column, _MOST_LEVELS)
             level, masks = codes(column, levels, "other")
             masks.pop("other", None)
-        self.masks[name] = self.masks.get(name, {}) | masks
+        self.masks.setdefault(name, masks)  # a covariate or stratum besides has been taken already
         return levels, level
 
     def _numbers(self, name: str, column: Column, text: bool) -> Floats:

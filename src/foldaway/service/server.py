@@ -99,9 +99,8 @@ def _serve(settings: Settings) -> None:
     Connection.most = most_connections()
     config = uvicorn.Config(
         cast(Any, app),
-        # h11 and the plain loop: with httptools and uvloop, pieces of requests stay in memory after the answer.
         http=Connection,
-        loop="asyncio",
+        loop="asyncio",  # with uvloop, pieces of requests stay in memory after the answer
         ws="none",
         lifespan="on",
         access_log=False,

@@ -32,6 +32,9 @@ _FAR = 1024
 # … which is a multiple of at least this many.
 _COARSE = 64
 
+# What is left of squares about another number than the mean, where nothing varies, next to what was taken off them.
+_CANCELLED = 1e-12
+
 # Of so many records the mean is taken for what sums are about.
 _HEAD = 1024
 
@@ -224,11 +227,13 @@ class Sums(ByCell):
             cross = cross - _ratio(y * tilde, self.mass)
         if joint is not None:
             joint = joint - _outer(shape, self.first, _ratio(self.first, mass))
+        away = _ratio(self.first**2, mass)
+        square = self.square - away
         return replace(
             self,
             total=self.total + self._by_column * moved[:, None],
             first=self.first + mass * moved,
-            square=np.maximum(self.square - _ratio(self.first**2, mass), 0),
+            square=np.where(square > _CANCELLED * away, square, 0.0),
             cross=cross,
             joint=joint,
         )

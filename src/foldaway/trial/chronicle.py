@@ -93,7 +93,7 @@ class Chronicle:
         return None if self.told is None else self.told.effects or None
 
     def withheld(self, tallies: Held, dropped: Faults) -> str | None:
-        """Why no effects would be left if the trial ended now, as a sentence; None if some would."""
+        """Why effects would be withheld if the trial ended now, as a sentence; None if none would."""
         final = self.final_effects(tallies, dropped)
         return str(too_early(self._plan.privacy)) if final is None else why_withheld(Effects.from_json(final))
 

@@ -241,13 +241,13 @@ class Trial:
         Args:
             path: The file that the trial was saved to, if it was. Before the key goes, the effects replace the state
                 there, rounded for others; so a crash leaves a trial that can still end, or its effects.
-            without_effects: Whether to end it even if no effects would be left for others.
+            without_effects: Whether to end it even if effects would be withheld from others.
 
         Returns:
             The effects, exactly: for yourself. Those of a `release` have noise, and are for everybody.
 
         Raises:
-            TooEarly: No effects would be left; nothing was changed.
+            TooEarly: Effects would be withheld; nothing was changed.
             EstimateError: The plan has a `release`, and OpenDP, which draws the noise, is not installed.
 
         Example:
@@ -294,7 +294,7 @@ class Trial:
         """
         if self.plan.release is None and (why := self.chronicle.withheld(self.tallies, self.dropped)) is not None:
             raise TooEarly(
-                f"the trial was not ended, because no effects would be left: {why} Wait for more, or end it without "
+                f"the trial was not ended, because effects would be withheld: {why} Wait for more, or end it without "
                 "effects, which cannot be undone: without_effects=True, or --without-effects on the command line."
             )
 
@@ -306,7 +306,7 @@ class Trial:
             found: An audit of these tallies, if there was one already: it can take long.
 
         Raises:
-            TooEarly: No effects would be left; nothing was changed.
+            TooEarly: Effects would be withheld; nothing was changed.
         """
         if not self.ended and not self.chronicle.ledger.closed:
             if not without_effects:

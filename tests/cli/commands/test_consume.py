@@ -133,7 +133,8 @@ def test_stores_of_several_consumers_are_merged(tmp_path: Path) -> None:
         stores.append(tmp_path / str(number))
         stores[-1].mkdir()
         part.save(stores[-1] / STATE, positions=StreamPositions(str(number)))
-    foldaway("merge", *stores, "--save", tmp_path / "whole")
+    plan.save(tmp_path / "plan.toml")
+    foldaway("run", tmp_path / "plan.toml", *stores, "--save", tmp_path / "whole")
     assert fa.Trial.load(tmp_path / "whole", plan).n == 60
 
 

@@ -73,11 +73,24 @@ def test_a_refusal_changes_no_byte(
     assert not (tmp_path / "key").exists()
 
 
+def test_it_is_refused_where_only_one_row_would_be_withheld() -> None:
+    trial = fa.Trial(fa.Plan(name="one-row", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y", "rare"], unit="u"))
+    n = 400
+    y, rare = [float(i % 7) for i in range(n)], [float(i < 3) for i in range(n)]
+    trial.fold({"g": ["ab"[i % 2] for i in range(n)], "u": list(range(n)), "y": y, "rare": rare})
+    assert {row.outcome for row in trial.told() if row.estimate is None} == {"rare"}
+    before = trial.dumps()
+    with pytest.raises(TooEarly, match=r"effects would be withheld: .* of .*, such as rare"):
+        trial.end()
+    assert trial.dumps() == before
+    assert {row.outcome for row in trial.end(without_effects=True) if row.estimate is not None} >= {"y"}
+
+
 @pytest.mark.parametrize(("n", "carriers"), [(0, None), (60, None), (400, 0)])
 def test_in_python_too_it_is_refused_and_says_why(n: int, carriers: int | None) -> None:
     trial = folded(f"python-{n}-{carriers}", n, carriers=carriers)
     before = trial.dumps()
-    with pytest.raises(TooEarly, match="no effects would be left"):
+    with pytest.raises(TooEarly, match="effects would be withheld"):
         trial.end()
     assert trial.dumps() == before
     assert not trial.ended

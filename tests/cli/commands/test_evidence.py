@@ -1,4 +1,4 @@
-"""`foldaway plan register`, `certificate` and `verify`: from a plan to a proof, as their users have them."""
+"""`foldaway plan check --register`, `certificate` and `verify`: from a plan to a proof, as their users have them."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def folder(tmp_path: Path) -> Path:
 
 def test_from_a_registered_plan_to_a_certificate_that_is_checked_elsewhere(folder: Path) -> None:
     key = ("--key", "trial.key")
-    said = foldaway("plan", "register", "plan.toml", "--save", "state", *key, folder=folder).stdout
-    head = said.removeprefix("Head of the ledger: ").partition(" ")[0]
+    said = foldaway("plan", "check", "plan.toml", "--register", "state", *key, folder=folder).stdout
+    head = said.partition("Head of the ledger: ")[2].partition(" ")[0]
     words = ("run", "plan.toml", "records.csv", "--resume", "state", "--save", "state", *key)
     assert "ledger" not in foldaway(*words, folder=folder).stderr
     foldaway("certificate", "state", "-o", "open.json", *key, folder=folder)

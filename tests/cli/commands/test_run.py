@@ -84,7 +84,7 @@ def test_save_and_resume_is_one_run(folder: Path, expected: dict[str, Any], tmp_
     assert "State written" in first.stderr
     second = foldaway("run", folder / "plan.toml", folder / "day2.csv", "--resume", state, "--save", state, "--json")
     check_same(json.loads(second.stdout), expected)
-    check_same(json.loads(foldaway("merge", state, "--json").stdout), expected)
+    check_same(json.loads(foldaway("run", folder / "plan.toml", state, "--json").stdout), expected)
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
 
 
@@ -166,13 +166,12 @@ def test_control_c_after_the_save_says_that_the_state_was_written(
         assert cli.exit_code() == 130
         return capsys.readouterr().err
 
-    for module in (cli.run, cli.state):
-        monkeypatch.setattr(module, "print_effects", Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr(cli.run, "print_effects", Mock(side_effect=KeyboardInterrupt))
     one, other = tmp_path / "one", tmp_path / "other"
     assert f"stopped after {one} was written.\n" in stopped(
         "run", folder / "plan.toml", folder / "day1.csv", "--save", one
     )
-    assert f"stopped after {other} was written.\n" in stopped("merge", one, "--save", other)
+    assert f"stopped after {other} was written.\n" in stopped("run", folder / "plan.toml", one, "--save", other)
     assert one.exists()
     assert other.exists()
 
@@ -236,11 +235,14 @@ def test_nothing_folded_is_an_error(folder: Path, tmp_path: Path) -> None:
 def test_merging_shards_is_one_run(folder: Path, expected: dict[str, Any], tmp_path: Path) -> None:
     for day in ("day1", "day2"):
         foldaway("run", folder / "plan.toml", folder / f"{day}.csv", "--save", tmp_path / day)
-    merged = foldaway("merge", tmp_path / "day1", tmp_path / "day2", "--save", tmp_path / "both", "--json")
+    run = ("run", folder / "plan.toml", tmp_path / "day*")
+    merged = foldaway(*run, "--save", tmp_path / "both", "--json")
     check_same(json.loads(merged.stdout), expected)
-    check_same(json.loads(foldaway("merge", tmp_path / "both", "--json").stdout), expected)
-    twice = foldaway("merge", tmp_path / "day1", tmp_path / "day1", code=1)
-    assert "count its records twice" in twice.stderr
+    check_same(json.loads(foldaway("effects", tmp_path / "both", "--json").stdout), expected)
+    (tmp_path / "day3").write_bytes((tmp_path / "day2").read_bytes())
+    assert "count its records twice" in foldaway(*run, code=1).stderr
+    assert "is no state" in foldaway(*run, folder / "day1.csv", code=1).stderr
+    assert "without --resume" in foldaway(*run, "--resume", tmp_path / "both", code=1).stderr
 
 
 def test_a_person_gets_a_table_within_80_columns(folder: Path) -> None:
@@ -317,7 +319,7 @@ def test_a_state_of_another_plan_or_a_damaged_one_is_refused(folder: Path, tmp_p
     done = foldaway("run", tmp_path / "other.toml", folder / "day2.csv", "--resume", state, "--save", state, code=1)
     assert "another plan" in done.stderr
     state.write_bytes(state.read_bytes()[:-7])
-    assert "the state is damaged, or" in foldaway("merge", state, code=1).stderr
+    assert "the state is damaged, or" in foldaway("effects", state, code=1).stderr
 
 
 def test_units_together_make_each_file_one_batch(tmp_path: Path) -> None:

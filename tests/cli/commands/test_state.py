@@ -118,7 +118,7 @@ def test_a_state_opens_with_its_key_wherever_that_is_named_and_not_without(tmp_p
     key.write_text(bytes(range(16)).hex())
     words = ["effects", state, "--json"]
     assert foldaway(*words, "--key", key).stdout == foldaway(*words, env={"FOLDAWAY_TRIAL_KEY": str(key)}).stdout
-    for command in ("effects", "report", "merge", "certificate", "power", "end"):
+    for command in ("effects", "report", "certificate", "power", "end"):
         done = foldaway(command, state, code=1)
         assert done.stderr == (
             f"error: {state}: the state is encrypted under a key that this machine's user does not have. Give the key "
@@ -129,7 +129,8 @@ def test_a_state_opens_with_its_key_wherever_that_is_named_and_not_without(tmp_p
     assert "another key than the one given" in foldaway(*words, "--key", tmp_path / "other.key", code=1).stderr
     assert "there is no key file" in foldaway(*words, "--key", tmp_path / "none", code=1).stderr
     assert not (tmp_path / "none").exists()
-    done = foldaway("merge", state, "--save", tmp_path / "again", "--key", key)
+    replaced(PLAN, name="keyed").save(tmp_path / "plan.toml")
+    foldaway("run", tmp_path / "plan.toml", state, "--save", tmp_path / "again", "--key", key)
     assert fa.Trial.load(tmp_path / "again", key=bytes(range(16))).n == 2_000
 
 
@@ -153,7 +154,9 @@ def test_what_has_ended_holds_its_rounded_effects_and_nothing_else(tmp_path: Pat
     assert "the trial is closed: its effects are final" in foldaway("power", state, code=1).stderr
     foldaway("report", state, "-o", tmp_path / "report.html")
     assert "ended" in (tmp_path / "report.html").read_text()
-    assert "the trial has ended and its tallies are destroyed" in foldaway("merge", state, code=1).stderr
+    trial.plan.save(tmp_path / "plan.toml")
+    merging = foldaway("run", tmp_path / "plan.toml", state, code=1)
+    assert "the trial has ended and its tallies are destroyed" in merging.stderr
     state.write_bytes(before)  # a copy that somebody has kept cannot be read any more
     assert "If the trial has ended, the key is gone for good." in foldaway("effects", state, code=1).stderr
 
@@ -180,7 +183,7 @@ def test_a_trial_that_nobody_could_be_told_of_ends_only_if_that_is_said(tmp_path
     trial, state = folded("small", ROWS[:60]), tmp_path / "state"
     trial.save(state)
     before = state.read_bytes()
-    assert "no effects would be left: there are no effects yet that" in foldaway("end", state, "--yes", code=1).stderr
+    assert "effects would be withheld: there are no effects yet that" in foldaway("end", state, "--yes", code=1).stderr
     assert state.read_bytes() == before
     done = foldaway("end", state, "--without-effects", "--exact", "--json", "--yes")
     assert done.stdout == final_json(trial)

@@ -94,6 +94,7 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     assert "this needs an ingest token for life; you sent a read token for life." in wrong
     late = foldaway("send", "life", folder / "day1.parquet", env=as_ingest).stdout  # it has all of this already
     assert "life is closed. 2,000 records of these files came before that" in late
+    _put_away(server, folder)
     plan_file(folder, "empty")
     register(server, folder / "empty.toml")
     none = foldaway("effects", "empty", "--exact", code=1, env=admin(server)).stderr
@@ -101,6 +102,40 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     assert "--without-effects" in foldaway("end", "empty", "--yes", code=1, env=admin(server)).stderr
     closed = foldaway("end", "empty", "--without-effects", "--yes", env=admin(server)).stdout
     assert "closed without effects" in closed
+
+
+def _put_away(server: Served, folder: Path) -> None:
+    away, env = folder / "away" / "life", admin(server)
+    there = foldaway("end", "life", "--yes", "--archive", folder, code=1, env=env).stderr
+    assert "is there already: name a new folder" in there
+    said = foldaway("end", "life", "--yes", "--archive", away, env=env).stderr
+    assert f"Certificate, effects and report are in {away}." in said
+    assert "life is removed from the server, with its tokens." in said
+    assert {file.name for file in away.iterdir()} == {"certificate.json", "effects.json", "report.html"}
+    assert "is valid" in foldaway("verify", away / "certificate.json").stdout
+    assert json.loads((away / "effects.json").read_text())["final"]
+    assert "there is no trial with this name" in foldaway("effects", "life", code=1, env=env).stderr
+
+
+def test_an_address_ends_a_trial_but_not_while_effects_would_be_withheld(server: Served, tmp_path: Path) -> None:
+    """Three of the first 400 units carry the second outcome: its rows would be withheld, and the others not."""
+    fa.Plan(name="partly", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y", "rare"], unit="u").save(
+        tmp_path / "partly.toml"
+    )
+    who = register(server, tmp_path / "partly.toml")
+    for first, carriers in ((0, 3), (400, 200)):
+        rows = ({"g": "ab"[i % 2], "u": first + i, "y": i % 7, "rare": int(i < carriers)} for i in range(400))
+        (tmp_path / f"{first}.ndjson").write_text("\n".join(map(json.dumps, rows)))
+    foldaway("send", "partly", tmp_path / "0.ndjson", env=who["ingest"])
+    address = f"{server.url}/v1/trials/partly"
+    before = foldaway("effects", address, "--exact", env=who["admin"]).stdout
+    refused = foldaway("end", address, "--yes", code=1, env=who["admin"]).stderr
+    assert re.search("effects would be withheld: .* such as rare", refused)
+    assert foldaway("effects", address, "--exact", env=who["admin"]).stdout == before
+    foldaway("send", "partly", tmp_path / "400.ndjson", env=who["ingest"])
+    ended = foldaway("end", address, "--yes", "--json", env=who["admin"]).stdout
+    assert json.loads(ended)["final"]
+    assert "destroyed" in foldaway("effects", address, "--exact", code=1, env=who["admin"]).stderr
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from typing import Any
 
@@ -26,6 +26,13 @@ ROWS = pd.DataFrame(
         "c": ["k", "l"] * 20,
     }
 )
+
+
+def in_turn(cases: Iterable[Any]) -> list[Any]:
+    """Every case in every engine; each run has each case in one of them, and every engine but Spark."""
+    listed = list(cases)
+    quick = [(case, ENGINES[at % (len(ENGINES) - 1)]) for at, case in enumerate(listed)]
+    return mostly_slow([(case, engine) for case in listed for engine in ENGINES], *quick)
 
 
 @pytest.fixture(params=mostly_slow(ENGINES, *ENGINES[:-1]))
@@ -63,16 +70,19 @@ def test_names_with_quotes_are_names(connect: Connect) -> None:
     assert ours.effects()[0].std_error == pytest.approx(theirs.effects()[0].std_error, rel=1e-9)
 
 
-@pytest.mark.parametrize("end", [";", " ; ", " -- all of them", " /* all */ ;", ";\n-- the end", "\n;;"])
+ENDS = (";", " ; ", " -- all of them", " /* all */ ;", ";\n-- the end", "\n;;")
+
+
+@pytest.mark.parametrize(("end", "connect"), in_turn(ENDS), indirect=["connect"])
 def test_a_query_may_end_as_it_likes(connect: Callable[[pd.DataFrame], Any], end: str) -> None:
     with closing(connect(ROWS)) as connection:
         assert fa.fold_query(connection, f"select * from visits{end}", PLAN, label="1", key=KEY).n == 40
 
 
-@pytest.mark.parametrize(
-    "query",
-    ["", ";", "select 1; select 2", "drop table visits", "delete from visits", "select ( from", "copy visits to 'x'"],
-)
+NONE = ("", ";", "select 1; select 2", "drop table visits", "delete from visits", "select ( from", "copy visits to 'x'")
+
+
+@pytest.mark.parametrize(("query", "connect"), in_turn(NONE), indirect=["connect"])
 def test_what_is_no_query_is_refused(connect: Callable[[pd.DataFrame], Any], query: str) -> None:
     with closing(connect(ROWS)) as connection:
         with pytest.raises(fa.SourceError, match="nothing was folded"):
@@ -93,7 +103,7 @@ FAULTS: dict[str, tuple[str, Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize(("name", "connect"), in_turn(FAULTS), indirect=["connect"])
 def test_a_faulty_record_is_refused_or_dropped_as_everywhere(
     name: str, connect: Connect, request: pytest.FixtureRequest
 ) -> None:
@@ -132,7 +142,7 @@ def test_text_is_no_number(engine: str, request: pytest.FixtureRequest) -> None:
             fa.fold_query(connection, query, PLAN, label="1", key=KEY)
 
 
-@pytest.mark.parametrize("kind", ["decimal(12, 2)", "date"])
+@pytest.mark.parametrize(("kind", "connect"), in_turn(["decimal(12, 2)", "date"]), indirect=["connect"])
 def test_identifiers_of_other_types_must_be_cast(kind: str, connect: Connect, request: pytest.FixtureRequest) -> None:
     if (kind, engine := request.node.callspec.params["connect"]) == ("date", "sqlite"):
         pytest.skip("SQLite has dates as text")
@@ -237,12 +247,19 @@ def test_a_sealed_trial_takes_no_answer() -> None:
         trial.fold_sums(answer_of(), label="2")
 
 
-def test_plans_that_no_database_can_sum_say_why_and_stream() -> None:
-    plan = fa.Plan.of({**PLAN.settings(), "hash": "siphash"})
-    with pytest.raises(fa.PlanError, match='hash = "sha256"'):
+STREAMED: dict[str, dict[str, Any]] = {
+    'hash = "sha256"': {"hash": "siphash"},
+    "no `unit` to be dealt": {"unit": None, "received": "z"},
+}
+
+
+@pytest.mark.parametrize("why", STREAMED)
+def test_plans_that_no_database_can_sum_say_why_and_stream(why: str) -> None:
+    plan = fa.Plan.of({**PLAN.settings(), **STREAMED[why]})
+    with pytest.raises(fa.PlanError, match=why):
         plan.sql("visits", dialect="duckdb")
-    with closing(in_duckdb(ROWS)) as connection:
-        with pytest.warns(fa.StreamedWarning, match='hash = "sha256"'):
+    with closing(in_duckdb(ROWS.assign(z=1))) as connection:
+        with pytest.warns(fa.StreamedWarning, match=why):
             trial = fa.fold_query(connection, "select * from visits", plan, label="1", key=KEY)
         assert trial.n == 40
         with pytest.raises(fa.SourceError, match="'1' is in this trial already"):

@@ -10,8 +10,7 @@ import pytest
 
 import foldaway as fa
 from foldaway.effects import Effect
-from foldaway.errors import MessageError, RecordError
-from foldaway.federated import Device
+from foldaway.errors import MessageError
 from foldaway.federated.messages import Counted, GroupSums, Moments, Sums, new_number, packed
 from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.share import Devices, Share
@@ -115,14 +114,3 @@ def test_the_largest_device_is_told_whatever_server_it_came_to() -> None:
     share = 900 / whole.trial.counts["a"]
     _, effects = effect(whole)
     assert any(f"{100 * share:.2g} %" in note for note in effects.notes)
-
-
-def test_a_device_takes_no_more_records_than_the_plan_says(tmp_path: Any) -> None:
-    plan = fa.Plan(**SMALL, federated=fa.Federated("delta", device_records=2), bounds={"y": (0, 1)})
-    device = Device(plan, tmp_path)
-    device.record({"y": 5.0})
-    device.record({"y": 0.5})
-    with pytest.raises(RecordError, match="no more records of a device than 2"):
-        device.record({"y": 0.5})
-    assert device.status.records == 2
-    device.forget()

@@ -152,9 +152,11 @@ def test_sums_that_no_site_has_are_refused(server: Served, tmp_path: Path) -> No
     (file,) = site_files(rows, tmp_path, 1)
     good = msgspec.json.decode(site_mode_of(plan).from_site(fold_site(plan, [str(file)])), type=SiteSums)
     records, sums = np.frombuffer(good.records), np.frombuffer(good.sums)
-    there = np.arange(16) == np.argmax(records)
+    of_all = len(records)
+    there = np.arange(of_all) == np.argmax(records)
+    first = np.where(np.arange(of_all) % plan.groups == 0, 4.0, 0.0)
     cases: dict[str, dict[str, Any]] = {
-        "where the plan makes 16": {"records": packed(records[1:])},
+        f"where the plan makes {of_all}": {"records": packed(records[1:])},
         "counts of records do not fit": {"records": packed(records + 0.5)},
         "do not fit its sums": {"records": packed(np.where(there, 0, records))},
         "fewer units than the plan's `smallest_cell`": {"units": [0, good.units[1]]},
@@ -163,8 +165,8 @@ def test_sums_that_no_site_has_are_refused(server: Served, tmp_path: Path) -> No
         "not a message of the kind site sums": {"units": [2**62, good.units[1]]},
         "fewer than 10 units": {
             "units": [4, 4],
-            "records": packed(np.where(np.arange(16) % 8 == 0, 4.0, 0.0)),
-            "sums": packed(np.where(np.arange(16) % 8 == 0, 4.0, 0.0)),
+            "records": packed(first),
+            "sums": packed(first),
         },
     }
     headers = {"Content-Type": "application/octet-stream", "Foldaway-Number": new_number().hex()}
@@ -353,7 +355,7 @@ def test_the_command_sends_and_says_what_it_sent(mode: str, server: Served, tmp_
     refused = run(tmp_path / "nowhere.parquet", code=1)
     assert refused.stderr.startswith("error: ")
     # One more joins and never reports: the close waits for it, and says so even where no bar is drawn.
-    trial.link.post("enrolments", encoded(Enrolment(new_number(), plan.control)))
+    trial.link.ask("POST", "/enrolments", encoded(Enrolment(new_number(), plan.control)), until=0.0)
     env = {"FOLDAWAY_TOKEN": server.admin, "FOLDAWAY_SERVER": server.url}
     closed = foldaway("end", plan.name, "--yes", "--deadline", "0.5", "--share", "1", env=env)
     assert re.search(r"Waiting until [-0-9]+ [:+0-9]+, or until 100 % of the devices have reported\.", closed.stderr)

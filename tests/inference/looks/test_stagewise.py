@@ -11,6 +11,7 @@ import pytest
 from foldaway.inference.looks.boundaries import efficacy
 from foldaway.inference.looks.spending import OBRIEN_FLEMING, POCOCK, spent
 from foldaway.inference.looks.stagewise import Ended, ended
+from sizes import simulated
 
 AT = [0.3, 0.6, 1.0]
 
@@ -61,9 +62,10 @@ def test_the_estimate_lies_nearer_to_zero_than_the_plain_one_after_going_on() ->
     assert 0 < found(2, 2.5).estimate < 2.5
 
 
+@simulated(100, 400)
 @pytest.mark.parametrize("drift", [0.0, 2.5])
-def test_simulated_trials_are_covered_and_their_median_is_true(drift: float) -> None:
-    rng, trials = np.random.default_rng(29), 200
+def test_simulated_trials_are_covered_and_their_median_is_true(drift: float, trials: int) -> None:
+    rng = np.random.default_rng(29)
     steps = np.diff(np.array(AT), prepend=0.0)
     covered = above = rejected = 0
     for _ in range(trials):

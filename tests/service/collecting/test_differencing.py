@@ -201,7 +201,7 @@ def test_no_effects_before_every_arm_has_its_minimum(folder: Place) -> None:
 def test_a_trial_closed_too_early_has_no_effects(folder: Place) -> None:
     service = Service(opened(folder, plan_of()), "main", Limits())
     receive(service.records.collector("target"), Decoded(people().slice(0, 99)), "p", 1)
-    with pytest.raises(IngestError, match=r"would end without effects.*100 units \(the plan's .cohort.\)"):
+    with pytest.raises(IngestError, match=r"effects would be withheld.*100 units \(the plan's .cohort.\)"):
         service.close("target")
     assert service.status("target").status == "open"
     assert service.records.pending("target") == 99
@@ -219,7 +219,7 @@ def served(folder: Place) -> Iterator[tuple[str, str, Service]]:
     token = service.store.tokens.issue(Wanted("admin"))[1]
     port = free_port()
     config = uvicorn.Config(
-        make_app(service, quiet=True), host="127.0.0.1", port=port, http="h11", loop="asyncio", log_config=None
+        make_app(service, quiet=True), host="127.0.0.1", port=port, http="httptools", loop="asyncio", log_config=None
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)

@@ -17,7 +17,7 @@ def test_a_trial_whose_every_row_would_be_withheld_stays_open(service: Service, 
     service.devices.receive(plan.name, "reports", [device.message("reports") for device in devices[:8]])
     before = service.status(plan.name)
     for request in (None, CloseRequest(exact=True), CloseRequest(deadline=0.0), CloseRequest(deadline=0.0, share=0.1)):
-        with pytest.raises(IngestError, match="it would end without effects") as refused:
+        with pytest.raises(IngestError, match="effects would be withheld") as refused:
             service.close(plan.name, request)
         assert refused.value.status == 409
     assert service.status(plan.name) == before

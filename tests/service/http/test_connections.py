@@ -1,4 +1,4 @@
-"""Connections as the operating system has them."""
+"""Connections as the operating system has them, and what they are given to read."""
 
 from __future__ import annotations
 
@@ -6,29 +6,28 @@ import asyncio
 import json
 import re
 import socket
-from pathlib import Path
-from typing import Any, cast
+import time
+from collections.abc import Iterator
+from itertools import accumulate
 
 import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from foldaway.errors import IngestError
 from foldaway.service.http import connections
-from foldaway.service.http.bodies import WHOLE, read_body
 from foldaway.service.http.connections import Connection
-from foldaway.service.http.plain_requests import PlainCycle
+from foldaway.service.http.heads import LONGEST_HEAD
 from foldaway.service.server import _listen
 from served import Served, rows
 from servers import Nursery
 
 
 async def _app(scope: object, receive: object, send: object) -> None:
-    raise NotImplementedError
+    raise AssertionError("nobody asks")
 
 
 def test_an_answer_does_not_wait_for_an_acknowledgement_and_no_half_read_stays() -> None:
-    """An answer's head and body are two writes; with Nagle's algorithm every answer would take 40 ms.
+    """An answer's head and body can be two writes; with Nagle's algorithm every answer would take 40 ms.
 
     If the encryption of a connection breaks in the middle of a read, nobody says how much had come until then.
     """
@@ -61,41 +60,101 @@ def test_an_answer_does_not_wait_for_an_acknowledgement_and_no_half_read_stays()
     assert b"secret" not in bytes(connections._COMING)
 
 
-def test_room_for_a_body_grows_with_what_has_come_of_it() -> None:
-    cycle = PlainCycle.__new__(PlainCycle)
-    cycle.body, cycle.missing, cycle.message_event = bytearray(), 2**27, asyncio.Event()
-    assert not cycle.room()
-    cycle.wanted = True
-    rooms = []
-    while cycle.missing:
-        rooms.append(len(cycle.room()))
-        cycle.room()[:3] = b"abc"
-        cycle.has_come(rooms[-1])
-    assert rooms[0] == 2**20
-    assert all(room <= 63 * sum(rooms[:i]) for i, room in enumerate(rooms) if i)
-    assert len(cycle.body) == sum(rooms) == 2**27
-    assert cycle.body.count(b"abc") == len(rooms) == 3
+@pytest.fixture(scope="module")
+def server(served_from: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with Served(tmp_path_factory.mktemp("connections"), served_from) as server:
+        yield server
 
 
-def test_whoever_leaves_after_a_whole_request_is_no_bug() -> None:
-    async def left() -> dict[str, str]:
-        return {"type": "http.disconnect"}
-
-    scope: Any = {"headers": [], WHOLE: True}
-    with pytest.raises(IngestError, match="broke"):
-        asyncio.run(read_body(scope, cast(Any, left), 100, 1))
+@pytest.fixture(scope="module")
+def token(server: Served) -> str:
+    return server.create("known")["ingest_token"]
 
 
-def test_an_answer_comes_before_that_of_what_follows_it(served_from: Nursery, tmp_path: Path) -> None:
-    with Served(tmp_path, served_from) as server:
-        tokens = server.create("known")
-        body = json.dumps(rows(1)).encode()
-        head = (
-            "POST /v1/trials/known/records HTTP/1.1\r\nHost: x\r\n"
-            f"Authorization: Bearer {tokens['ingest_token']}\r\nContent-Type: application/json\r\n"
-            f"Content-Length: {len(body)}\r\n\r\n"
-        ).encode()
-        with socket.create_connection(("127.0.0.1", server.port), 30) as line:
-            line.sendall(head + body + b"this is no request\r\n\r\n")  # as if the length were too short
-            said = b"".join(iter(lambda: line.recv(65_536), b""))
-        assert re.findall(rb"HTTP/1.1 (\d+)", said) == [b"202", b"400"]
+def statuses(server: Served, *pieces: bytes, most: int = 1) -> list[int]:
+    """The statuses of answers, up to so many, or until the server closes the connection."""
+    said, found = b"", list[bytes]()
+    with socket.create_connection(("127.0.0.1", server.port), 30) as line:
+        for piece in pieces:
+            line.sendall(piece)
+            time.sleep(0.05 * (len(pieces) > 1))  # so that they come apart
+        while len(found) < most and (more := line.recv(65_536)):
+            said += more
+            found = re.findall(rb"HTTP/1.1 (\d+)", said)
+    return [int(status) for status in found]
+
+
+USUAL = b"GET /health HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"
+CHUNKED = USUAL.replace(b"Content-Length: 5", b"Transfer-Encoding: chunked").replace(
+    b"hello", b"5\r\nhello\r\n0\r\n\r\n"
+)
+
+
+def test_no_head_is_taken_that_may_be_read_in_two_ways(server: Served) -> None:
+    changes = [
+        (b"1.1", b"0.9"),
+        (b"1.1", b"2.0"),
+        (b"Host: x\r\n", b""),
+        (b": 5", b": +5"),
+        (b": 5", b": 5, 5"),
+        (b": 5", b":\r\n 5"),
+        (b"Length:", b"Length :"),
+        (b"\r\nHost", b"\nHost"),
+        (b"GET /health", b"CONNECT health:80"),
+    ]
+    more = [
+        b"Content-Length: 5",
+        b" folded",
+        b"host: y",
+        b"Transfer-Encoding: chunked",
+        b"Authorization: a\r\nauthorization: a",
+        b"Connection: Upgrade\r\nUpgrade: h2c",
+        b"X: \x00",
+        b"X: a\rb",
+        b"X: " + b"a" * 4 * LONGEST_HEAD,
+    ]
+    odd = [USUAL.replace(was, instead) for was, instead in changes]
+    odd += [USUAL.replace(b"\r\n\r\n", b"\r\n" + each + b"\r\n\r\n") for each in more]
+    odd += [
+        CHUNKED.replace(b"1.1", b"1.0"),
+        CHUNKED.replace(b"chunked", b"chunked, identity"),
+        CHUNKED.replace(b"chunked", b"chunked\r\nTransfer-Encoding: chunked"),
+        b"SECRET" + USUAL,
+    ]
+    assert statuses(server, USUAL + CHUNKED, most=2) == [200]  # no body is read, so the first ends the connection
+    for request in odd:
+        assert statuses(server, request) == [400], request[:200]
+
+
+def test_fields_after_a_body_say_nothing(server: Served, token: str) -> None:
+    body = json.dumps(rows(1)).encode()
+    head = b"POST /v1/trials/known/records HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    chunks = b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n" % (len(body), body)
+    field = b"Authorization: Bearer %b\r\n" % token.encode()
+    assert statuses(server, head + field + chunks + field + b"\r\n") == [202]
+    assert statuses(server, head + chunks + field + b"\r\n") == [401]
+    assert statuses(server, head + field + chunks, *[b"X: " + b"a" * LONGEST_HEAD] * 4) == [400]
+
+
+def test_another_protocol_is_passed_over(server: Served) -> None:
+    get = b"GET /health HTTP/1.1\r\nHost: x\r\n"
+    upgrade = get + b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
+    assert statuses(server, upgrade + get + b"\r\n", most=2) == [200, 200]
+
+
+def test_requests_in_pieces_and_in_one_are_answered_in_their_order(server: Served, token: str) -> None:
+    """However they are cut: a body in two, two requests at once; and what is no request comes after their answers."""
+
+    def request(body: bytes) -> bytes:
+        head = f"POST /v1/trials/known/records HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
+        return f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+    good, many = (json.dumps(rows(count)).encode() for count in (1, 4_000))
+    texts = [request(body) for body in (good, b"[]x", many, b"[{]", good)]
+    stream = b"".join(texts)
+    ends = list(accumulate(map(len, texts)))
+    for cuts in (ends[-1:], [10, ends[0] - 4, ends[0] + 5, ends[1], ends[2] - 3, ends[3], ends[4]]):
+        pieces = [stream[start:stop] for start, stop in zip([0, *cuts], cuts, strict=False)]
+        assert statuses(server, *pieces, most=5) == [202, 400, 200, 400, 202]
+        pieces[-1] += b"this is no request\r\n\r\n"
+        assert statuses(server, *pieces, most=6) == [202, 400, 200, 400, 202]

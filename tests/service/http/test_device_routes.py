@@ -193,7 +193,7 @@ def test_closed_without_enough_devices(server: Served) -> None:
     trial = Hosted(server, "few", "delta")
     refused = server.ask("POST", "/v1/trials/few/close", json={"deadline": 600})
     assert refused.status_code == 409
-    assert "would end without effects: every arm needs durable reports of" in refused.json()["detail"]
+    assert "effects would be withheld: every arm needs durable reports of" in refused.json()["detail"]
     assert trial.foldaway("status").count("open") >= 1
     assert "every arm needs durable reports" in trial.foldaway("end", "--yes", "--without-effects")
 

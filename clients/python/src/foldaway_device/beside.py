@@ -14,16 +14,22 @@ class Beside:
     """One line of tasks."""
 
     def __init__(self) -> None:
+        self._last: Thread | None = None
         self._one = Lock()
 
-    def start(self, task: Callable[[], object]) -> None:
-        """Do it, when what was begun before is done; its errors are its own."""
+    def start(self, task: Callable[[], object]) -> Thread:
+        """Do it when what was begun before is done; its errors are its own."""
+        with self._one:
+            before = self._last
 
-        def run() -> None:
-            with self._one:
+            def run() -> None:
+                if before is not None:
+                    before.join()
                 task()
 
-        Thread(target=run, daemon=True).start()
+            self._last = thread = Thread(target=run, daemon=True)
+            thread.start()
+        return thread
 
     def within(self, seconds: float, task: Callable[[], Done]) -> Done:
         """Do it, and wait for so long.
@@ -36,17 +42,14 @@ class Beside:
         until = time.monotonic() + seconds
 
         def run() -> None:
-            with self._one:
-                if time.monotonic() > until:
-                    return  # nobody waits for it
-                try:
-                    done.append(task())
-                except BaseException as error:
-                    failed.append(error)
+            if time.monotonic() > until:
+                return  # nobody waits for it
+            try:
+                done.append(task())
+            except BaseException as error:
+                failed.append(error)
 
-        thread = Thread(target=run, daemon=True)
-        thread.start()
-        thread.join(seconds)
+        self.start(run).join(seconds)
         if failed:
             raise failed[0]
         if not done:

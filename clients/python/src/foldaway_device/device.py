@@ -118,9 +118,11 @@ class Device:
         if given is not None and given.name != name:
             raise PlanError("the plan is that of another trial than the one in the address.")
         kept_in = FolderStore(store) if isinstance(store, str | os.PathLike) else store
+        kept: State | None = None
         try:
-            with kept_in.changing(name) as held:
-                kept = held.state
+            if name in kept_in.trials():
+                with kept_in.changing(name) as held:
+                    kept = held.state
         except StateError:  # whatever is asked of the device will say so, but it can be told to forget
             return cls(name, kept_in, None, link, on_refusal)
         if given is not None:

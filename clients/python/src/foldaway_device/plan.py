@@ -85,7 +85,7 @@ def _read(plan: dict[str, Any], text: str, fingerprint: str) -> Plan:
         bounds={column: (lower, upper) for column, (lower, upper) in plan.get("bounds", {}).items()},
         beyond=plan.get("beyond", "clip"),
         weight=plan.get("weight"),
-        groups=_groups(plan),
+        groups=_groups_of(plan),
         coefficients=coefficients and Coefficients(coefficients.get("center", {}), coefficients.get("slopes", {})),
         release=plan.get("release") is not None,
         retention=plan.get("privacy", {}).get("retention", 2_592_000.0),
@@ -108,14 +108,15 @@ def _values(arm: str, written: Any) -> list[str]:
     return [written["values"]] if isinstance(written["values"], str) else list(written["values"])
 
 
-def _groups(plan: dict[str, Any]) -> int:
+def _groups_of(plan: dict[str, Any]) -> int:
     """Into how many groups devices are dealt: as many as leave `smallest_cell` in each, if the plan expects some."""
-    least, fewest, groups = plan.get("privacy", {}).get("smallest_cell", 10), 16, 4096
+    least = plan.get("privacy", {}).get("smallest_cell", 10)
+    fewest, groups = 16, 4_096
     while fewest <= least and fewest < groups:
         fewest *= 2
-    if (expected := plan.get("expected_units")) is None:
+    if "expected_units" not in plan:
         return max(128, fewest)
-    units = expected * min(_shares(plan).values())
+    units = plan["expected_units"] * min(_shares(plan).values())
     while groups > fewest and units < least * groups:
         groups //= 2
     return groups

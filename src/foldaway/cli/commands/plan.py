@@ -1,4 +1,4 @@
-"""``foldaway plan …``: a first plan for a file; what a plan will do; coefficients and papers for it."""
+"""``foldaway plan …``: a first plan for a file; what a plan will do, its registration and papers; its coefficients."""
 
 from __future__ import annotations
 
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="plan", help="Create and check plans.", no_args_is_help=True)
 
+# Units in the figures of a dossier, unless others are expected.
+_EXPECTED = 10_000
+
 
 @app.command("check")
 def check(
@@ -42,17 +45,48 @@ def check(
             "out.",
         ),
     ] = None,
+    register: Annotated[
+        Path | None,
+        given(
+            "STATE",
+            "Before the first record: enter the plan into the ledger of this new state. Prints a hash; publish it to "
+            "prove when the plan was registered.",
+        ),
+    ] = None,
+    key: KeyFile = None,
+    dossier: Annotated[
+        Path | None,
+        given(
+            "FILE",
+            "Write data protection documents to this .md file and a .json file beside it: a record of processing and "
+            "an annex to an impact assessment (GDPR Art. 30 and 35).",
+        ),
+    ] = None,
+    controller: Annotated[str, given("TEXT", "For --dossier: name and contact details of the controller.")] = "",
+    purpose: Annotated[str, given("TEXT", "For --dossier: why the trial is run, in a sentence.")] = "",
+    recipient: Annotated[
+        list[str] | None, given("TEXT", "For --dossier: who sees the effects; repeat for several.")
+    ] = None,
     json: AsJson = False,
 ) -> None:
-    """Say what a plan will do, or what is wrong with it."""
+    """Say what a plan will do, or what is wrong with it.
+
+    It can also register the plan, and write documents about it for the data protection officer.
+    """
     from foldaway.auditing.expected import expected, pace
     from foldaway.federated.modes import described
     from foldaway.report.page.plan_summary import summary
 
     the_plan = fa.Plan.load(plan)
+    if dossier is not None:
+        _write_dossier(
+            the_plan, dossier, expect or the_plan.expected_units or _EXPECTED, controller, purpose, recipient or []
+        )
+    head = None if register is None else _register(plan, the_plan, register, key)
     if json:
+        registered = {} if head is None else {"ledger_head": head}
         predicted = {} if expect is None else {"expected": [*pace(the_plan, expect), *expected(the_plan, expect)]}
-        print_json({"fingerprint": the_plan.fingerprint, "plan": the_plan.settings(), **predicted})
+        print_json({"fingerprint": the_plan.fingerprint, "plan": the_plan.settings(), **predicted, **registered})
         return
     print(summary(the_plan, described(the_plan)))
     if expect is not None:
@@ -66,65 +100,31 @@ def check(
             print(f"\n{question}")
             for sentence in sentences:
                 print(in_lines(f"· {sentence}", indent="  "))
+    if head is not None:
+        print(f"\n{head_sentence(head)}")
 
 
-@app.command("register")
-def register(
-    plan: PlanFile,
-    save: Annotated[Path, given("STATE", "Where to create the state; it holds no record yet.")],
-    key: KeyFile = None,
-) -> None:
-    """Enter a plan into a new ledger before the first record.
-
-    Prints a hash; publish it to prove when the plan was registered.
-    """
+def _register(plan: Path, the_plan: fa.Plan, state: Path, key: Path | None) -> str:
+    """Enter the plan into the ledger of a new state; the ledger's head."""
     from foldaway.cli.commands.state import require_savable
 
-    require_savable(save, None, False)
-    trial = fa.Trial(fa.Plan.load(plan), key=None if key is None else read_or_make_key(key))
-    trial.save(save)
-    tell(f"The plan is registered in {save}. Next: foldaway run {plan} FILE --resume {save} --save {save}")
-    print(head_sentence(trial.chronicle.ledger.head))
+    require_savable(state, None, False)
+    trial = fa.Trial(the_plan, key=None if key is None else read_or_make_key(key))
+    trial.save(state)
+    tell(f"The plan is registered in {state}. Next: foldaway run {plan} FILE --resume {state} --save {state}")
+    return trial.chronicle.ledger.head
 
 
-@app.command("dossier")
-def dossier(
-    plan: PlanFile,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="The .md file to write; a .json file goes beside it."),
-    ] = None,
-    expect: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="UNITS", help="For the figures; by default the plan's `expected_units`, or 10,000."
-        ),
-    ] = None,
-    controller: Annotated[str, typer.Option(help="Name and contact details of the controller.")] = "",
-    purpose: Annotated[str, typer.Option(help="Why the trial is run, in a sentence.")] = "",
-    recipient: Annotated[list[str] | None, typer.Option(help="Who sees the effects; may be repeated.")] = None,
-) -> None:
-    """Write data protection documents for a plan.
+def _write_dossier(plan: fa.Plan, file: Path, expect: int, controller: str, purpose: str, shown_to: list[str]) -> None:
+    """Write data protection documents for the plan, as Markdown and JSON."""
+    from foldaway.dossier import OPEN, dossier
 
-    A record of processing and an annex to an impact assessment (GDPR Art. 30 and 35).
-    """
-    from foldaway.dossier import OPEN
-    from foldaway.dossier import dossier as papers_for
-
-    target = plan.with_suffix(".dossier.md") if output is None else output
-    if target.suffix == ".json":
+    if file.suffix == ".json":
         raise PlanError("name the .md file; the .json file is written beside it.")
-    the_plan = fa.Plan.load(plan)
-    papers = papers_for(
-        the_plan,
-        expect or the_plan.expected_units or 10_000,
-        controller=controller,
-        purpose=purpose,
-        recipients=recipient or (),
-    )
-    for path, text in ((target, papers.to_markdown()), (target.with_suffix(".json"), papers.to_json())):
+    papers = dossier(plan, expect, controller=controller, purpose=purpose, recipients=shown_to)
+    for path, text in ((file, papers.to_markdown()), (file.with_suffix(".json"), papers.to_json())):
         _write(path, text)
-    tell(f"Written: {target} and {target.with_suffix('.json')}. Fill in what is marked {OPEN!r}.")
+    tell(f"Written: {file} and {file.with_suffix('.json')}. Fill in what is marked {OPEN!r}.")
 
 
 @app.command("new")

@@ -14,6 +14,7 @@ import foldaway as fa
 from foldaway.cli.commands.state import require_savable, tell_saved
 from foldaway.cli.terminal.connecting import extra
 from foldaway.cli.terminal.leaving import interruptible
+from foldaway.cli.terminal.merging import merged, states_among
 from foldaway.cli.terminal.options import (
     AllEffects,
     AsJson,
@@ -47,7 +48,11 @@ app = typer.Typer()
 def run(
     plan: PlanFile,
     files: Annotated[
-        list[str] | None, typer.Argument(metavar="FILE", help="Files or globs; - for standard input.")
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE",
+            help="Files of records, or globs; - for standard input. Or states of trials that ran separately, to merge.",
+        ),
     ] = None,
     sums: Annotated[
         str | None,
@@ -106,10 +111,18 @@ def run(
         summed = DatabaseSums(sums, database, query, label, options)
     elif not files:
         raise SourceError("nothing to fold: name files, an answer (--sums), or a --database and a --query.")
+    states = [] if summed is not None else states_among(files or ())
     going_on = resume is not None and (resume.exists() or resume != save)  # a first run may name what is yet to be
-    secret = None if key is None else read_or_make_key(key, new=not going_on)
+    secret = None if key is None else read_or_make_key(key, new=not (going_on or states))
     backlog: Backlog | None = None
-    if summed is not None:
+    if states and (resume is not None or delete_after):
+        raise SourceError("states are merged into a new one: name all of them, without --resume and --delete-after.")
+    if states:
+        trial, positions = merged(the_plan, states, secret), None
+        if save is not None and trial.n:
+            trial.save(save)
+            tell(f"It holds the ledgers of all {len(states):,} states.")
+    elif summed is not None:
         trial, positions = _fold_sums(summed, the_plan, save, resume, secret)
     elif save is None:
         trial = _fold(files or (), the_plan, options, resume=resume, key=secret, processes=processes)

@@ -1,19 +1,16 @@
-"""What is done with saved states: merge, look; and where one may be saved."""
+"""``foldaway look``: a planned look; and where a state may be saved."""
 
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-import foldaway as fa
-from foldaway.cli.terminal.leaving import interruptible
-from foldaway.cli.terminal.options import AllEffects, AsJson, KeyOfState, Overwrite, Save, flag
+from foldaway.cli.terminal.options import AllEffects, AsJson, KeyOfState, flag
 from foldaway.cli.terminal.printing import print_effects
-from foldaway.cli.terminal.saved_trial import existing, file_of, in_use, is_state, read_key
+from foldaway.cli.terminal.saved_trial import existing, in_use, is_state, read_key
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import StateError
 
@@ -22,34 +19,6 @@ app = typer.Typer()
 State = Annotated[
     Path, typer.Argument(metavar="STATE", help="A file written by --save, or the folder of a consumer's store.")
 ]
-
-
-@app.command()
-def merge(
-    states: Annotated[list[Path], typer.Argument(metavar="STATE", help="States of trials of one plan.")],
-    save: Save = None,
-    overwrite: Overwrite = False,
-    key: KeyOfState = None,
-    json: AsJson = False,
-    everything: AllEffects = False,
-) -> None:
-    """Merge the tallies of trials that ran separately. Prints the effects of the whole."""
-    require_savable(save, None, overwrite)
-    secret, seen = read_key(key), dict[bytes, Path]()
-    whole: fa.Trial | None = None
-    for path in states:
-        part = fa.Trial.load(file_of(path), key=secret)
-        if twin := seen.get(data := part.dumps()):
-            raise StateError(f"{path} and {twin} are the same state; merging it twice would count its records twice.")
-        seen[data] = path
-        whole = part if whole is None else whole.merge(part)
-    assert whole is not None  # the command line insists on one state
-    if save is not None and whole.n:
-        whole.save(save)
-        tell_saved(save)
-        tell(f"It also holds the ledgers of all {len(states):,} states.")
-    with nullcontext() if save is None else interruptible(f"stopped after {save} was written."):
-        print_effects(whole, json=json, everything=everything)
 
 
 @app.command()

@@ -51,7 +51,7 @@ def written(by_default: str) -> Any:
 Yes = Annotated[bool, flag("yes", "Do not ask for confirmation.")]
 
 WithoutEffects = Annotated[
-    bool, flag("without-effects", "End it even if no effects would be left. This cannot be undone.")
+    bool, flag("without-effects", "End it even if effects would be withheld. This cannot be undone.")
 ]
 
 # How effects are printed.

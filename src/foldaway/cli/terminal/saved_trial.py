@@ -88,7 +88,7 @@ class SavedTrial:
             The effects that are left, or exact ones once, or none; and a sentence with the ledger's head.
 
         Raises:
-            TooEarly: No effects would be left; nothing was changed.
+            TooEarly: Effects would be withheld; nothing was changed.
         """
         from foldaway.keeping.saved import is_encrypted, load
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,8 +11,9 @@ import msgspec
 
 from foldaway.cli.terminal.connecting import QUESTION, connect
 from foldaway.cli.terminal.words import confirm
-from foldaway.errors import EstimateError
+from foldaway.errors import EstimateError, StateError, instead_of
 from foldaway.evidence.ledger import head_sentence
+from foldaway.keeping.disk import replace_file, sync_folder
 from foldaway.report.page.document import Report
 
 if TYPE_CHECKING:
@@ -82,12 +84,19 @@ class ServedTrial:
             return Report(client.report(self.name, exact=exact))
 
     def end(
-        self, *, deadline: float | None, share: float | None, without_effects: bool, exact: bool, confirmed: bool
+        self,
+        *,
+        deadline: float | None,
+        share: float | None,
+        without_effects: bool,
+        exact: bool,
+        confirmed: bool,
+        removed: bool = False,
     ) -> tuple[dict[str, Any], str]:
         """End it, after a question unless that is confirmed; the last answer, and a sentence with its ledger's head.
 
         Raises:
-            ServerError: The server refuses: no effects would be left, for example.
+            ServerError: The server refuses: effects would be withheld, for example.
         """
         from foldaway.cli.terminal.waiting import end_and_wait
 
@@ -98,11 +107,47 @@ class ServedTrial:
             if not confirmed and (stage == "open" or (stage != "closed" and changes)):
                 question = f"This destroys the trial's tallies and its key, and cannot be undone. End {self.name}?"
                 confirm(question, f"{self.name} was not ended; nothing has changed.")
+            if not confirmed and removed:
+                question = f"Its effects, ledger and tokens will be gone from the server. Remove {self.name}?"
+                confirm(question, f"{self.name} was not removed; nothing has changed.")
             answer = end_and_wait(
                 client, self.name, deadline=deadline, share=share, without_effects=without_effects, exact=exact
             )
             head = client.status(self.name).get("ledger_head")
         return answer, head_sentence(head) if head else ""
+
+    def archive(self, folder: Path) -> None:
+        """Write what the server has of it, once it has ended, to a new folder: all files, or none.
+
+        Raises:
+            StateError: The folder cannot be made, or the certificate is not valid.
+        """
+        from foldaway.evidence.verifying import verify
+
+        with self.connect() as client:
+            proof, answer = client.certificate(self.name), client.effects(self.name)
+            files = {
+                "certificate.json": proof,
+                "effects.json": msgspec.json.format(msgspec.json.encode(answer), indent=1) + b"\n",
+            }
+            if answer["effects"] is not None:
+                files["report.html"] = client.report(self.name).encode()
+        if not (checked := verify(proof)).good:
+            raise StateError(f"the server's certificate is not valid, so nothing was removed: {checked.faults[0]}")
+        draft = folder.with_name(f".{folder.name}.draft")
+        unwritten = f"the archive cannot be written to {folder}: {{}}. Nothing was removed."
+        with instead_of(OSError, lambda error: StateError(unwritten.format(error.strerror))):
+            shutil.rmtree(draft, ignore_errors=True)
+            draft.mkdir(parents=True)
+            for name, data in files.items():
+                replace_file(draft / name, data)
+            draft.rename(folder)
+            sync_folder(folder.parent)
+
+    def remove(self) -> None:
+        """Remove it from the server."""
+        with self.connect() as client:
+            client.remove(self.name)
 
     def certificate(self) -> bytes:
         """What was done and found, signed by the server."""

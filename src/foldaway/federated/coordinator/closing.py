@@ -255,7 +255,7 @@ def would_be_without_effects(trial: str, why: str, *, federated: bool = False) -
     time = " give its devices time (--deadline SECONDS)," if federated else ""
     return IngestError(
         409,
-        f"the trial is still open, because it would end without effects: {why}. Wait for more,{time} or end it "
+        f"the trial is still open, because effects would be withheld: {why}. Wait for more,{time} or end it "
         f"anyway, which cannot be undone: foldaway end {trial} --without-effects.",
     )
 
@@ -263,7 +263,7 @@ def would_be_without_effects(trial: str, why: str, *, federated: bool = False) -
 def waits_on(trial: str, why: str) -> str:
     """What to say of a trial that has waited for long enough, and yet is not ended for nothing."""
     return (
-        f"the trial waits on, though its deadline is over, for it would end without effects: {why}. Give its devices "
+        f"the trial waits on, though its deadline is over, for effects would be withheld: {why}. Give its devices "
         f"more time (foldaway end {trial} --deadline SECONDS), or end it all the same, for good "
         "(--without-effects)."
     )

@@ -4,42 +4,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
 from foldaway.effects import Effects
 from foldaway.effects.door import TOLD, Door
 from foldaway.errors import MessageError
-from foldaway.federated.messages import Coefficients, Message, Moments, unpacked
+from foldaway.federated.messages import Message
 from foldaway.federated.modes.share import ROUNDING, Devices, Share
 from foldaway.federated.replies.integrity import Integrity
 from foldaway.federated.replies.published import Published
 from foldaway.numerics.block import Floats
-from foldaway.numerics.linalg import append_rows
 from foldaway.plan import Plan
 from foldaway.plan.vocabulary import MODES as WORDS
 from foldaway.trial import Trial
-
-
-class Holding(NamedTuple):
-    """What a device holds when it makes its report.
-
-    Attributes:
-        number: The report's number.
-        arm: The device's arm.
-        group: Its group, in modes that have any.
-        n: How many records it has taken.
-        sums: What they came to, in modes that keep no records.
-        rows: The records whose moments are durable, in modes that keep them.
-    """
-
-    number: bytes
-    arm: str
-    group: int
-    n: int
-    sums: bytes
-    rows: Sequence[bytes]
 
 
 class Mode(ABC):
@@ -63,18 +42,6 @@ class Mode(ABC):
         replies.
         """
         return WORDS[self.name].at_close
-
-    # On a device.
-
-    @abstractmethod
-    def take_in(self, plan: Plan, sums: bytes, record: Floats) -> bytes | None:
-        """What is kept in place of records, with one more of them in it; None if the record itself is to be kept."""
-
-    @abstractmethod
-    def report(self, plan: Plan, holding: Holding, published: Coefficients | None) -> Message | None:
-        """The device's report; None if there is nothing that it could say."""
-
-    # At the coordinator.
 
     def check(self, share: Share, message: Any, published: Published | None) -> Floats:
         """The numbers in a message, if those of a device of this plan can be so; unless it is a reply, its factor.
@@ -139,26 +106,6 @@ class SiteMode(Mode):
         Raises:
             MessageError: It could not.
         """
-
-
-# A record is K + 1 numbers on a device: its row z = [1, x, y] and its observation weight.
-
-
-def stacked(records: Sequence[bytes]) -> Floats:
-    """Records as they are kept, one per row."""
-    return np.array([unpacked(record, len(record) // 8) for record in records])
-
-
-def with_rows(R: Floats, records: Floats) -> Floats:
-    """The triangular factor R with these records in it, their rows times the roots of their weights."""
-    return append_rows(np.asfortranarray(R), records[:, :-1] * np.sqrt(records[:, -1:]))
-
-
-def moments(number: bytes, arm: str, records: Sequence[bytes], *, first: bool) -> Moments:
-    """The message for the moments of some records; ``first`` if the device has sent none before."""
-    rows = stacked(records)
-    columns = rows.shape[1] - 1
-    return Moments.of(number, arm, len(rows), with_rows(np.zeros((columns, columns)), rows), first=first)
 
 
 def longest_arm(plan: Plan) -> str:

@@ -14,20 +14,15 @@ from foldaway.effects.reading import effects_of
 from foldaway.errors import MessageError, StateError, instead_of, many
 from foldaway.federated.messages import (
     MOST_RECORDS,
-    Coefficients,
     Counted,
-    Message,
     Moments,
     Sums,
     encoded,
-    packed,
-    unpacked,
 )
-from foldaway.federated.modes.mode import Holding, Mode, SiteMode, longest_arm, with_rows
+from foldaway.federated.modes.mode import Mode, SiteMode, longest_arm
 from foldaway.federated.modes.share import Devices, Share, units_of
 from foldaway.federated.replies.published import Published
 from foldaway.keeping.cohort import least_to_publish
-from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.tallies import arms_of
 from foldaway.tallies.moments import UNITS
@@ -39,10 +34,6 @@ class OneRound(Mode):
 
     reports: ClassVar[type[Counted]]
 
-    def report(self, plan: Plan, holding: Holding, published: Coefficients | None) -> Message:
-        """What the records came to, as it is."""
-        return self.reports(holding.number, holding.arm, holding.n, holding.sums)  # type: ignore[call-arg]
-
     def results(
         self, share: Share, devices: Devices, published: Published | None, door: Door = TOLD
     ) -> tuple[Effects, None]:
@@ -51,11 +42,6 @@ class OneRound(Mode):
         notes = notes_on(share, devices, door)
         return effects_of(share.plan, share.trial.dropped, door, moments=moments, notes=notes), None
 
-    def longest(self, plan: Plan) -> Sequence[Message]:
-        """What as many records come to as a message may be of."""
-        sums = self.take_in(plan, b"", np.zeros(len(plan.columns) + 1)) or b""
-        return [self.report(plan, Holding(bytes(16), longest_arm(plan), 0, MOST_RECORDS, sums, []), None)]
-
 
 class OneMessage(OneRound, SiteMode):
     """A device keeps the factor of its records, which says all that clustered errors need; sites send tallies."""
@@ -63,11 +49,9 @@ class OneMessage(OneRound, SiteMode):
     name = "one-message"
     reports = Moments
 
-    def take_in(self, plan: Plan, sums: bytes, record: Floats) -> bytes:
-        """The factor with one more row."""
-        columns = len(plan.columns)
-        R = Moments(b"", "", 1, sums).triangle(columns) if sums else np.zeros((columns, columns))
-        return Moments.of(b"", "", 1, with_rows(R, record[None, :])).factor
+    def longest(self, plan: Plan) -> Sequence[Moments]:
+        """The factor of as many records as a message may be of."""
+        return [Moments.of(bytes(16), longest_arm(plan), MOST_RECORDS, np.zeros((len(plan.columns),) * 2))]
 
     def from_site(self, trial: Trial) -> bytes:
         """The state, in which every unit is a cluster."""
@@ -100,10 +84,9 @@ class Delta(OneRound):
     name = "delta"
     reports = Sums
 
-    def take_in(self, plan: Plan, sums: bytes, record: Floats) -> bytes:
-        """The sums with one more record's outcomes."""
-        outcomes = record[len(plan.regressors) : -1]
-        return packed(unpacked(sums, len(outcomes)) + outcomes if sums else outcomes)
+    def longest(self, plan: Plan) -> Sequence[Sums]:
+        """The sums of as many records as a message may be of."""
+        return [Sums(bytes(16), longest_arm(plan), MOST_RECORDS, bytes(8 * len(plan.values)))]
 
     def described(self, plan: Plan) -> str:
         """The count and the sums."""

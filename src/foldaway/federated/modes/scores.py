@@ -17,7 +17,6 @@ from foldaway.effects.reading import effects_of
 from foldaway.errors import MessageError, TooEarly, many
 from foldaway.federated.messages import (
     MOST_RECORDS,
-    Coefficients,
     Message,
     Model,
     Moments,
@@ -26,10 +25,10 @@ from foldaway.federated.messages import (
     packed,
     unpacked,
 )
-from foldaway.federated.modes.mode import Holding, Mode, longest_arm, stacked
+from foldaway.federated.modes.mode import Mode, longest_arm
 from foldaway.federated.modes.share import Devices, Share
 from foldaway.federated.replies.integrity import Integrity, integrity
-from foldaway.federated.replies.models import leverage_of, read_as, reply, segments
+from foldaway.federated.replies.models import leverage_of, read_as, segments
 from foldaway.federated.replies.published import Published
 from foldaway.federated.replies.tally import Replies, scored_arms
 from foldaway.numerics.block import Block, Floats
@@ -42,25 +41,6 @@ class Scores(Mode):
 
     name = "scores"
     reports = ScoreReply
-
-    def take_in(self, plan: Plan, sums: bytes, record: Floats) -> None:
-        """The record itself is kept, for the scores."""
-        return
-
-    def report(self, plan: Plan, holding: Holding, published: Coefficients | None) -> ScoreReply | None:
-        """The scores of all records that are in the coefficients; none without any.
-
-        Once the trial is closed there are no coefficients any more: then it is a question whether the number has been
-        counted.
-        """
-        if not holding.rows or published is None:
-            return None
-        if published.stage == "closed":
-            return ScoreReply(holding.number, holding.arm, b"")
-        rows = stacked(holding.rows)
-        weights = None if plan.weight is None else rows[:, -1]
-        scores = reply(plan, published, holding.arm, rows[:, :-1], weights)
-        return ScoreReply(holding.number, holding.arm, packed(scores))
 
     def check(self, share: Share, message: Any, published: Published | None) -> Floats:
         """Scores, if they can be those of an arm's records; or the factor in moments."""

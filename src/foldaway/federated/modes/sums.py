@@ -13,7 +13,6 @@ from foldaway.effects.reading import effects_of
 from foldaway.errors import MessageError, StateError, many
 from foldaway.federated.messages import (
     MOST_RECORDS,
-    Coefficients,
     GroupSums,
     SiteSums,
     decoded,
@@ -21,7 +20,7 @@ from foldaway.federated.messages import (
     packed,
     unpacked,
 )
-from foldaway.federated.modes.mode import Holding, SiteMode, longest_arm
+from foldaway.federated.modes.mode import SiteMode, longest_arm
 from foldaway.federated.modes.one_round import OneRound, notes_on, site_sentence
 from foldaway.federated.modes.share import Devices, Share, units_of
 from foldaway.federated.replies.published import Published
@@ -38,18 +37,6 @@ class SumsByGroup(OneRound, SiteMode):
 
     name = "sums"
     reports = GroupSums
-
-    def take_in(self, plan: Plan, sums: bytes, record: Floats) -> bytes:
-        """The sums with one more record's y and ỹ."""
-        k = len(plan.regressors)
-        x, y = record[1:k], record[k:-1]
-        predictor = predictor_of(plan)
-        columns = y if predictor is None else np.append(y, predictor.adjusted(x[:, None], y[:, None])[:, 0])
-        return packed(columns + unpacked(sums, len(columns)) if sums else columns)
-
-    def report(self, plan: Plan, holding: Holding, published: Coefficients | None) -> GroupSums:
-        """The group and the sums."""
-        return GroupSums(holding.number, holding.arm, holding.n, holding.group, holding.sums)
 
     def from_site(self, trial: Trial) -> bytes:
         """Counts and sums by arm and group; groups were dealt under a key of the site's own, which stays there.

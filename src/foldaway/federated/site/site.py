@@ -12,13 +12,13 @@ from typing import NamedTuple
 import msgspec
 
 from foldaway.errors import RecordError, ServerError, SourceError, StateError, instead_of, many
-from foldaway.federated.device.local_store import require_private
 from foldaway.federated.link import HttpLink
 from foldaway.federated.messages import Received, new_number
 from foldaway.federated.modes import site_mode_of
 from foldaway.federated.modes.share import units_of
 from foldaway.keeping.cohort import least_to_publish, too_few_to_send
 from foldaway.keeping.disk import destroy_file, make_file, overwrite_file
+from foldaway.keeping.planted import require_private
 from foldaway.keeping.secret import LENGTH
 from foldaway.plan import Plan
 from foldaway.sources.formats.paths import Stdin, expand

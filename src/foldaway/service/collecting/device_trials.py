@@ -17,7 +17,7 @@ import msgspec
 from foldaway.auditing.audit import audit
 from foldaway.effects import Effects
 from foldaway.effects.door import OWN, TOLD
-from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialClosed, Unreleased
+from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialClosed, UnknownTrial, Unreleased
 from foldaway.federated.coordinator.closing import (
     CloseRequest,
     Closing,
@@ -134,7 +134,7 @@ class DeviceTrials:
             From the call that ended it, its effects as they are before rounding.
 
         Raises:
-            IngestError: It would end without effects, and that is not wanted; or this call would not end it, and exact
+            IngestError: Effects would be withheld, and that is not wanted; or this call would not end it, and exact
                 effects are asked for.
         """
         seen, course = self.look(plan), Course(plan)
@@ -267,6 +267,8 @@ class DeviceTrials:
             else:
                 collector.leave_out_late_moments()
                 collector.commit_if_due()
+        except UnknownTrial:  # it was closed and removed elsewhere
+            del self._trials[name]
         except FoldawayError as error:
             return [error]
         return []

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from foldaway.auditing.audit import audit
 from foldaway.effects import Effects
 from foldaway.effects.door import TOLD
-from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialClosed, Unreleased, many
+from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialClosed, UnknownTrial, Unreleased, many
 from foldaway.federated.coordinator.closing import would_be_without_effects
 from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import too_early
@@ -27,7 +27,9 @@ from foldaway.service.database.trial_table import TrialRow
 from foldaway.sources.formats.body import JSON, NDJSON, Decoded, Limits, decode, decode_together, wipe
 from foldaway.trial import Trial
 
-_SMALL_BODY = 2**12
+# Bytes of a body that is taken in together with others, if it is text: a larger one, or one that may be packed, can
+# take all the memory that there is for a batch.
+_SMALL_BODY = 2**16
 
 
 class Sent(NamedTuple):
@@ -66,7 +68,7 @@ class RecordTrials:
             collector = self.collector(name)
             plan = collector.plan
             if len(lot) > 1:
-                small = {i: (body, sent.media_type) for i, (body, sent) in enumerate(lot) if _is_small(body, sent)}
+                small = {i: (body, sent.media_type) for i, (body, sent) in enumerate(lot)}
                 decoded = decode_together(small, plan, SMALL)
             for i, (body, sent) in enumerate(lot):
                 if i in decoded:
@@ -135,7 +137,7 @@ class RecordTrials:
             The closed trial; and, from the call that closed it, its effects as they are before rounding.
 
         Raises:
-            IngestError: It would end without effects, and that is not wanted.
+            IngestError: Effects would be withheld, and that is not wanted.
         """
         row = self._store.trial(name)
         if row.final is not None:  # once more: the key may have outlived a crash
@@ -184,16 +186,21 @@ class RecordTrials:
         try:
             if self._store.trial(name).status != "open":
                 collector.leave_out_pending()
-                del self._collectors[name]
-                self._answers.drop(name)
+                self._let_go(name)
             else:
                 collector.commit_if_due()
                 self._note_stored(name, collector)
                 with suppress(TooEarly):
                     self._told(collector.plan, self._store.shards.all(name), on_tick=True)
+        except UnknownTrial:  # it was closed and removed elsewhere
+            self._let_go(name)
         except FoldawayError as error:
             return [error]
         return []
+
+    def _let_go(self, name: str) -> None:
+        del self._collectors[name]
+        self._answers.drop(name)
 
     def stop(self) -> list[GivenUp]:
         """Commit what the cohort allows; the rest is given up here, and still with its producers if it has a number."""
@@ -221,7 +228,8 @@ class RecordTrials:
         return self._collectors[name]
 
 
-def _is_small(body: bytearray, sent: Sent) -> bool:
+def is_small(body: bytearray, sent: Sent) -> bool:
+    """Whether a body is taken in together with those of other senders."""
     return sent.media_type in (JSON, NDJSON) and sent.encoding is None and len(body) <= _SMALL_BODY
 
 

@@ -294,7 +294,7 @@ class Service:
         A trial whose records stay on devices may wait for reports first: until then the answer has no effects.
 
         Raises:
-            IngestError: It would end without effects, and that is not wanted.
+            IngestError: Effects would be withheld, and that is not wanted.
         """
         row = self.store.trial(name)
         plan = Plan.loads(row.plan)
@@ -319,6 +319,19 @@ class Service:
         self.store.count_exact_answer(name)
         effects = msgspec.Raw(replace(exact, final=True).to_json().encode())
         return msgspec.structs.replace(answer, effects=effects, records=sum(exact.counts.values()))
+
+    def remove(self, name: str) -> None:
+        """Delete all that is stored of a closed trial, and its tokens. Its name stays taken.
+
+        Raises:
+            IngestError: It is open.
+        """
+        row = self.store.trial(name)
+        if row.final is None:
+            raise IngestError(409, f"{name} is open: end it before you remove it (`foldaway end {name}`).")
+        self.store.close_trial(name, row.final)  # in case a crash came before its key was destroyed
+        self.store.remove_trial(name)
+        self.answers.drop(name)
 
     def tick(self) -> bool:
         """Often: on a new tick, store what has waited and tell what is due; notice what is to be closed, or was.

@@ -30,7 +30,7 @@ from foldaway.service.database.migrations import migrate
 from foldaway.service.database.outages import guarded
 from foldaway.service.database.seals import Seals, key_of, named_in, seal_anew
 from foldaway.service.database.shard_table import ShardTable, read_versions
-from foldaway.service.database.tables import CLOSINGS, META, SHARDS, TRIALS, Change, Part, insert_new
+from foldaway.service.database.tables import ABOUT, CLOSINGS, META, SHARDS, TRIALS, Change, Part, insert_new
 from foldaway.service.database.token_table import TokenTable
 from foldaway.service.database.trial_table import TrialRow, find_trial, read_trial
 from foldaway.service.keys.master_key import VARIABLE, add_key, drop_old_keys
@@ -193,8 +193,24 @@ class Store:
 
     def trials(self) -> list[TrialRow]:
         """All trials, by name."""
+        query = sa.select(TRIALS).where(TRIALS.c.status != "removed").order_by(TRIALS.c.name)
         with self._trials.begin() as connection:
-            return [TrialRow(**row._mapping) for row in connection.execute(sa.select(TRIALS).order_by(TRIALS.c.name))]
+            return [TrialRow(**row._mapping) for row in connection.execute(query)]
+
+    def remove_trial(self, name: str) -> None:
+        """Delete a closed trial: its plan, effects, course, ledger, producers and tokens. Its name stays taken.
+
+        Raises:
+            Conflict: It is open.
+        """
+        with writing(self._trials).begin() as connection:
+            if read_trial(connection, name, lock="update").status == "open":
+                raise Conflict(f"{name} is open: end it first.")
+            for table in reversed(ABOUT["trials"].sorted_tables):
+                if "trial" in table.c:
+                    connection.execute(table.delete().where(table.c.trial == name))
+            change = TRIALS.update().where(TRIALS.c.name == name)
+            connection.execute(change.values(status="removed", plan="", final=None, exact_answers=0))
 
     def count_exact_answer(self, name: str) -> None:
         """Note that somebody has asked for exact numbers."""

@@ -17,7 +17,8 @@ class TrialRow(msgspec.Struct, frozen=True):
 
     Attributes:
         plan: The plan in canonical form.
-        status: ``"open"`` for records, or ``"closed"``.
+        status: ``"open"`` for records, ``"closed"``, or ``"removed"`` with all that was stored of it but this row: its
+            name is not used again, so that it means one trial in every certificate and in every server's memory.
         created: When, in seconds since 1970.
         closed: When, if it is.
         final: The final answer as JSON, if it is closed.
@@ -29,7 +30,7 @@ class TrialRow(msgspec.Struct, frozen=True):
     name: str
     plan: str
     fingerprint: str
-    status: Literal["open", "closed"]
+    status: Literal["open", "closed", "removed"]
     created: float
     closed: float | None = None
     final: str | None = None
@@ -43,6 +44,10 @@ class TrialRow(msgspec.Struct, frozen=True):
             raise TrialExists(
                 f"the name {plan.name!r} is taken on this server, by a trial that is not your team's. Choose another, "
                 f"such as {f'{team}-{plan.name}'!r}."
+            )
+        if self.status == "removed":
+            raise TrialExists(
+                f"a trial {plan.name!r} was removed from this server, and a name is used once: choose another."
             )
         if self.fingerprint != plan.fingerprint:
             raise TrialExists(
@@ -66,6 +71,6 @@ def find_trial(connection: sa.Connection, name: str, *, lock: Lock = None) -> Tr
 def read_trial(connection: sa.Connection, name: str, *, lock: Lock = None) -> TrialRow:
     """A trial by its name; UnknownTrial if there is none."""
     row = find_trial(connection, name, lock=lock)
-    if row is None:
+    if row is None or row.status == "removed":
         raise UnknownTrial("there is no trial with this name; `foldaway trial status` shows all trials.")
     return row

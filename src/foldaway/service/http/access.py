@@ -10,17 +10,16 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from litestar import delete, get, post
 from litestar.connection import ASGIConnection
-from litestar.exceptions import NotAuthorizedException, NotFoundException, PermissionDeniedException
 from litestar.handlers import BaseRouteHandler
 from litestar.params import PathParameter
 from litestar.types import Guard
 
 from foldaway.errors import FoldawayError, IngestError, UnknownTrial
 from foldaway.plan import Plan
-from foldaway.service.http.bodies import Asked, read_text
+from foldaway.service.http.bodies import Asked, field, read_text
 from foldaway.service.http.documents import TokenOperation, about
 from foldaway.service.http.folding_thread import FoldingThread
-from foldaway.service.http.problems import SENTENCE
+from foldaway.service.http.problems import NOWHERE
 from foldaway.service.http.turns import WHOSE
 from foldaway.service.keys.rules import allows, day_of, may_issue, not_its_teams, refused, unknown
 from foldaway.service.keys.tokens import NAME, SENDING, Scope, TokenRow, Wanted, id_of, is_its_text, verify
@@ -58,35 +57,42 @@ class Access:
         """A guard that refuses a token which is none of these, for the trial in the address; admin may do all."""
 
         async def guard(connection: Connection, _: BaseRouteHandler) -> None:
-            name = connection.path_params.get("name")
-            row = await self._holder(connection, scopes, name)
-            team = await self.require_own(name, row) if name is not None and row.scope == "team" else None
-            if not any(allows(row, scope, name, team) for scope in scopes):
-                raise PermissionDeniedException(extra={SENTENCE: refused(scopes, name, row)})
-            state = connection.scope["state"]
-            state["token"] = row
-            WHOSE.set((name or "", row.id))
-            if name is not None:
-                state["fingerprint"], state["federated"], _team = await self._trial(name)
+            await self.admit(connection.scope, scopes)
 
         return guard
 
+    async def admit(self, scope: Any, scopes: tuple[Scope, ...]) -> None:
+        """Let a request in, and note in its state who sends it, and what its trial is.
+
+        Raises:
+            IngestError: 401 or 403, and which tokens there are for this; 404 if it is a team's and the trial is not.
+        """
+        name: str | None = scope["path_params"].get("name")
+        row = await self._holder(scope, scopes, name)
+        team = await self.require_own(name, row) if name is not None and row.scope == "team" else None
+        if not any(allows(row, one, name, team) for one in scopes):
+            raise IngestError(403, refused(scopes, name, row))
+        state = scope["state"]
+        state["token"] = row
+        WHOSE.set((name or "", row.id))
+        if name is not None:
+            state["fingerprint"], state["federated"], _team = await self._trial(name)
+
     async def listed(self, connection: Connection, _: BaseRouteHandler) -> None:
         """A guard for the list of trials: a token to read one lists that one, a team's its own, admin lists all."""
-        row = await self._holder(connection, ("read",), None)
+        row = await self._holder(connection.scope, ("read",), None)
         if row.scope not in ("read", "team", "admin"):
-            raise PermissionDeniedException(extra={SENTENCE: refused(("read",), None, row)})
+            raise IngestError(403, refused(("read",), None, row))
         connection.scope["state"]["token"] = row
 
-    async def _holder(self, connection: Connection, scopes: tuple[Scope, ...], name: str | None) -> TokenRow:
+    async def _holder(self, scope: Any, scopes: tuple[Scope, ...], name: str | None) -> TokenRow:
         """The token that a request comes with, if it is one."""
-        token = _bearer(connection.headers.get("Authorization", ""))
+        token = _bearer(field(scope, b"authorization") or "")
         id = id_of(token)
         row = None if id is None else await self._token(id)
         if not verify(token, row) or row is None:
             spent = row if is_its_text(token, row) else None
-            sentence = unknown(scopes, name, spent, came="Authorization" in connection.headers)
-            raise NotAuthorizedException(extra={SENTENCE: sentence})
+            raise IngestError(401, unknown(scopes, name, spent, came=field(scope, b"authorization") is not None))
         await self._note_use(row)
         return row
 
@@ -100,24 +106,11 @@ class Access:
 
     async def require_own(self, name: str, row: TokenRow) -> str | None:
         """The team of the trial that a team's token asks about: its own, or else there is none."""
-        with suppress(UnknownTrial, NotFoundException):
+        with suppress(UnknownTrial, IngestError):
             team = (await self._trial(name)).team
             if team == row.team:
                 return team
         raise IngestError(404, not_its_teams(row))
-
-    def known_token(self, authorization: str, scope: Scope, trial: str) -> str | None:
-        """The id of the token that a request comes with, if it was looked at just now and may do this."""
-        token = _bearer(authorization)
-        until, row = self._tokens.get(id_of(token) or "", (0.0, None))
-        if row is None or time.monotonic() >= until or not verify(token, row) or not allows(row, scope, trial):
-            return None
-        return row.id
-
-    def known_trial(self, name: str) -> str | None:
-        """The fingerprint of a trial that takes records, if somebody has asked for it before."""
-        trial = self._trials.get(name)
-        return None if trial is None or trial.federated else trial.fingerprint
 
     async def _token(self, id: str) -> TokenRow | None:
         """A token's row, as it was a second ago at most: a look at the database waits for what is being folded."""
@@ -137,7 +130,7 @@ class Access:
 
     async def _trial(self, name: str) -> _Trial:
         if not re.fullmatch(NAME, name):
-            raise NotFoundException
+            raise IngestError(404, NOWHERE)
         if name not in self._trials:
             row = await self.thread.run(self.thread.service.store.trial, name)
             self._trials[name] = _Trial(row.fingerprint, Plan.loads(row.plan).federated is not None, row.team)
@@ -149,13 +142,13 @@ def _bearer(authorization: str) -> str:
     return text.strip() if scheme.lower() == "bearer" else ""
 
 
-def sender(request: Asked, *, federated: bool) -> str:
+def sender(scope: Any, *, federated: bool) -> str:
     """The id of the token that a body comes with, if the trial is of the kind that takes it.
 
     Raises:
         IngestError: 409, before any of the body is read: its records stay on devices, or do not.
     """
-    state = request.scope["state"]
+    state = scope["state"]
     if state["federated"] != federated:
         raise IngestError(409, _OF_ANOTHER_KIND[state["federated"]])
     return str(state["token"].id)
@@ -199,7 +192,7 @@ def token_routes(access: Access, patience: float) -> list[Any]:
         text = await read_text(request, ("application/json",), _TOKEN_BYTES, patience)
         wanted, row = _wanted(text), request.scope["state"]["token"]
         if not may_issue(row, wanted.scope):
-            raise PermissionDeniedException(extra={SENTENCE: refused(("admin",), None, row)})
+            raise IngestError(403, refused(("admin",), None, row))
         if row.scope == "team" and wanted.trial is not None:
             await access.require_own(wanted.trial, row)
         made, secret = await thread.run(table.issue, wanted)

@@ -18,7 +18,7 @@ from foldaway.errors import FoldawayError
 from foldaway.service.collecting.service import Service
 from foldaway.service.http import problems
 from foldaway.service.http.access import Access, token_routes
-from foldaway.service.http.bodies import closed_if_unread, one_length
+from foldaway.service.http.bodies import closed_if_unread
 from foldaway.service.http.device_routes import device_routes
 from foldaway.service.http.documents import COMPONENTS, about, refusals
 from foldaway.service.http.folding_thread import FoldingThread
@@ -26,8 +26,7 @@ from foldaway.service.http.monitoring import Metrics, log_given_up, log_requests
 from foldaway.service.http.origins import open_to
 from foldaway.service.http.pages import page_routes
 from foldaway.service.http.rates import UNLIMITED, Rates, limited
-from foldaway.service.http.record_desk import RecordDesk
-from foldaway.service.http.record_routes import record_routes
+from foldaway.service.http.record_routes import RecordDesk, record_routes
 from foldaway.service.http.trial_routes import trial_routes
 
 
@@ -75,7 +74,6 @@ def make_app(
             *device_routes(access, patience),
             *token_routes(access, patience),
         ],
-        guards=[one_length],
         request_max_body_size=None,  # each address has a limit of its own, and reads the body itself
         lifespan=[lifespan],
         exception_handlers={
@@ -94,7 +92,7 @@ def make_app(
         logging_config=None,
         debug=False,
     )
-    answering = open_to(limited(desk.in_front_of(app), rates, metrics), origins, metrics)
+    answering = open_to(limited(desk.before(app), rates, metrics), origins, metrics)
     return log_requests(closed_if_unread(answering), metrics, quiet=quiet)
 
 

@@ -6,13 +6,10 @@ import asyncio
 from typing import Any
 
 from litestar import Request
-from litestar.connection import ASGIConnection
 from litestar.enums import ScopeType
-from litestar.handlers import BaseRouteHandler
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from foldaway.errors import IngestError, instead_of
-from foldaway.service.http.plain_requests import COME
 from foldaway.sources.formats.body import media_type_of, wipe
 
 Asked = Request[Any, Any, Any]
@@ -22,8 +19,13 @@ LEAST_RATE = 8 * 2**10
 
 HEAD_START = 5.0
 
-WHOLE = "foldaway.whole"
-"""What a request has in its scope if its body has come whole."""
+
+def field(scope: Any, name: bytes) -> str | None:
+    """A field of a request's head; one that counts stands there once (`heads`)."""
+    for each, value in scope["headers"]:
+        if each == name:
+            return str(value, "latin-1")
+    return None
 
 
 async def read_body(
@@ -35,15 +37,9 @@ async def read_body(
         IngestError: 413, unless told otherwise, if it is larger than the limit, 408 if it takes longer than our
             patience or comes too slowly, 400 if the other side went away in the middle of it.
     """
-    length = dict(scope["headers"]).get(b"content-length", b"")
-    if length.isdigit() and int(length) > limit:
+    if int(field(scope, b"content-length") or 0) > limit:
         raise too_long or _too_large(limit)
     body = bytearray()
-    if WHOLE in scope:  # there is nothing to wait for
-        whole: Any = await receive()
-        if whole["type"] == "http.disconnect":
-            raise _broken()
-        return _joined(body, whole["body"])
     begun = asyncio.get_running_loop().time()
     refusal = None
     try:
@@ -51,15 +47,14 @@ async def read_body(
             while refusal is None:
                 message: Any = await receive()
                 if message["type"] == "http.disconnect":
-                    refusal = _broken()
+                    refusal = IngestError(400, "the connection broke in the middle of the body.")
                     break
-                body = _joined(body, message["body"])
+                body += message["body"]
                 if len(body) > limit:
                     refusal = too_long or _too_large(limit)
                 elif not message["more_body"]:
                     return body
-                come = message.get(COME, len(body))
-                waiting.reschedule(begun + min(patience, HEAD_START + come / LEAST_RATE))
+                waiting.reschedule(begun + min(patience, HEAD_START + len(body) / LEAST_RATE))
     except TimeoutError:
         refusal = IngestError(
             408, f"the body did not arrive within {patience:g} seconds, or at fewer than {LEAST_RATE:,} bytes a second."
@@ -67,18 +62,6 @@ async def read_body(
     wipe(body)
     assert refusal is not None
     raise refusal
-
-
-def _joined(body: bytearray, more: bytes | bytearray) -> bytearray:
-    """Both as one; what comes whole is not copied."""
-    if not body and isinstance(more, bytearray):
-        return more
-    body += more
-    return body
-
-
-def _broken() -> IngestError:
-    return IngestError(400, "the connection broke in the middle of the body.")
 
 
 def _too_large(limit: int) -> IngestError:
@@ -97,16 +80,6 @@ async def read_text(request: Asked, kinds: tuple[str, ...], limit: int, patience
     body = await read_body(request.scope, request.receive, limit, patience)
     with instead_of(UnicodeDecodeError, IngestError(400, "the body is not UTF-8 text.")):
         return body.decode("utf-8")
-
-
-async def one_length(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
-    """A guard that refuses two ways to say where a body ends: a proxy might go by the other one (RFC 9112, 6.3).
-
-    The framework would run a plain function in another thread.
-    """
-    lengths = {name for name, _ in connection.scope["headers"] if name in (b"content-length", b"transfer-encoding")}
-    if len(lengths) > 1:
-        raise IngestError(400, "Content-Length and Transfer-Encoding exclude each other; send one of them.")
 
 
 def closed_if_unread(app: ASGIApp) -> ASGIApp:

@@ -7,19 +7,17 @@ import resource
 import socket
 from typing import Any, ClassVar, cast
 
-import h11
 import msgspec
-from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from httptools import HttpParserError, HttpParserUpgrade
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from foldaway.service.http.bodies import WHOLE
-from foldaway.service.http.plain_requests import LONGEST_HEAD, Head, PlainCycle, plain_head
+from foldaway.service.http.heads import LONGEST_HEAD, require_one_meaning
 from foldaway.service.http.problems import MEDIA_TYPE, Problem
-from foldaway.service.http.strict_heads import StrictHeads
-from foldaway.sources.formats.body import wipe
 
 # Seconds between requests, and for the head of one. Bodies have their own time.
 IDLE_SECONDS = 20.0
+
+_MOST_AHEAD = 64  # requests that wait for the answers to those before them on their connection
 
 _FOR_OTHERS = 256  # files that the database, the logs and Python need
 
@@ -37,7 +35,7 @@ def most_connections() -> int:
     return max(most - _FOR_OTHERS, most // 2)
 
 
-class Connection(asyncio.BufferedProtocol, H11Protocol):  # type: ignore[misc] # both do nothing at an end of file
+class Connection(asyncio.BufferedProtocol, HttpToolsProtocol):  # type: ignore[misc] # both do nothing at an end of file
     """A connection that is closed if no whole head of a request comes in time.
 
     If there are too many, the one that has idled longest makes room. One that is answered before the end of a body is
@@ -47,18 +45,18 @@ class Connection(asyncio.BufferedProtocol, H11Protocol):  # type: ignore[misc] #
     most: ClassVar[int] = 512
     _idle: ClassVar[dict[Connection, float]] = {}  # since when, of all, in the order in which they fell idle
     _watched: ClassVar[asyncio.AbstractEventLoop | None] = None  # which has a timer for the first of them
-    _left = False
-    _in_place = False  # what comes goes to the place where it is wanted …
-    _lent = False  # … or to `_COMING`, and it was not said how much
+    _deaf = False  # what comes now is let go of unread …
+    _left = False  # … for the last answer was given
+    _in_head = False
+    _unclear = 0  # bytes that have come since the parser last knew what they are
+    _lent = False  # `_COMING`, and it was not said how much has come
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A new one."""
         super().connection_made(transport)
-        self.conn._receive_buffer = StrictHeads()  # there is no other way to it
         # Without this, the second piece of an answer waits until the first is acknowledged, which the other side puts
         # off: 40 ms for every answer.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._later = bytearray()  # what came before the answer to what it follows
         self._fall_idle()
         if len(self.connections) > self.most:
             next(iter(self._idle)).drop()
@@ -73,101 +71,75 @@ class Connection(asyncio.BufferedProtocol, H11Protocol):  # type: ignore[misc] #
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where to put what comes."""
-        room = self.cycle.room() if isinstance(self.cycle, PlainCycle) and not self._left else b""
-        self._in_place = len(room) > 0
-        self._lent = not self._in_place
-        return cast(memoryview, room) if self._in_place else _COMING
+        self._lent = True
+        return _COMING
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Something has come. After the last answer it is let go of unread."""
-        if self._in_place:
-            cast(PlainCycle, self.cycle).has_come(nbytes)
-            return
+        """Something has come."""
         try:
-            if not self._left:
+            if not self._deaf:
                 self._take(_COMING[:nbytes])
         finally:
             _COMING[:nbytes] = _ZEROS[:nbytes]
             self._lent = False
 
     def _take(self, data: memoryview) -> None:
-        cycle = self.cycle
-        if isinstance(cycle, PlainCycle):
-            self._later += data[cycle.take(data) :]
-            if self._later or (cycle.come > HIGH_WATER_LIMIT and not cycle.wanted):
-                self.flow.pause_reading()
-            return
-        fresh = self.conn.their_state is h11.IDLE and self.conn.our_state is h11.IDLE
-        if fresh and not self.conn.trailing_data[0]:
-            text, end, _ = bytes(data[:LONGEST_HEAD]).partition(b"\r\n\r\n")
-            if end and (head := plain_head(text)) is not None:
-                rest = data[len(text) + len(end) :]
-                self._begin(head, whole=len(rest) >= head.length)
-                self._take(rest)
-                return
-        super().data_received(bytes(data))
+        self._unclear += len(data)
+        try:
+            while len(data):
+                try:
+                    self.parser.feed_data(data)
+                    break
+                except HttpParserUpgrade as stopped:  # no other protocol is spoken here, so the next request follows
+                    data = data[stopped.args[0] :]
+            if self._unclear > LONGEST_HEAD:
+                raise HttpParserError
+        except HttpParserError:
+            self.send_400_response("")
 
-    def _begin(self, head: Head, *, whole: bool) -> None:
-        """Begin to answer a plain request, as uvicorn begins with one that h11 has read."""
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        if len(self.pipeline) >= _MOST_AHEAD:
+            raise HttpParserError
+        self._in_head = True
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A field of a head; those after a body, which would be added to it, are passed over."""
+        if self._in_head:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """The head of a request is whole, so its time is over."""
+        self._in_head, self._unclear = False, 0
+        parser = self.parser
+        version, upgrades = parser.get_http_version(), parser.should_upgrade()
+        require_one_meaning(parser.get_method(), version, self.headers, upgrades=upgrades)
+        super().on_headers_complete()
+        self.cycle.transport = cast(Any, _Line(self))
         self._wake()
-        self.scope = {
-            "type": "http",
-            "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
-            "http_version": "1.1",
-            "server": self.server,
-            "client": self.client,
-            "scheme": cast(Any, self.scheme),
-            "method": "POST",
-            "root_path": "",
-            "path": head.path.decode("ascii"),
-            "raw_path": head.path,
-            "query_string": b"",
-            "headers": head.fields,
-            "state": self.app_state.copy(),
-        }
-        if whole:
-            cast(Any, self.scope)[WHOLE] = True
-        self.cycle = PlainCycle(
-            scope=self.scope,
-            conn=self.conn,
-            transport=cast(Any, _Line(self)),
-            flow=self.flow,
-            logger=self.logger,
-            access_logger=self.access_logger,
-            access_log=False,
-            default_headers=self.server_state.default_headers,
-            message_event=asyncio.Event(),
-            on_response=self.on_response_complete,
-        )
-        self.cycle.missing = head.length
-        task = self.loop.create_task(self.cycle.run_asgi(self.app))
-        task.add_done_callback(self.tasks.discard)
-        self.tasks.add(task)
 
-    def handle_events(self) -> None:
-        """Something has come: the timer stops when it is the head of a request."""
-        super().handle_events()
-        if self.cycle is not None and not self.cycle.response_complete:
-            self._wake()
-            self.cycle.transport = cast(Any, _Line(self))
+    def on_body(self, body: bytes) -> None:
+        """A piece of a body."""
+        self._unclear = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The request is whole."""
+        self._unclear = 0
+        super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """Answered: the next request must come in time."""
-        cast(Any, self.cycle.transport).flush()  # before anything is said about the request that follows
+        self.server_state.total_requests += 1
         if self._left or self.transport.is_closing():
             return
-        if isinstance(self.cycle, PlainCycle):
-            self.cycle = cast(Any, None)
-        self._fall_idle()
+        cast(Any, self.cycle.transport).flush()
         self.flow.resume_reading()
-        if self.conn.our_state is h11.DONE and self.conn.their_state is h11.DONE:
-            self.conn.start_next_cycle()
-            self.handle_events()
-        if self._later:
-            later, self._later = self._later, bytearray()
-            with memoryview(later) as data:
-                self._take(data)
-            wipe(later)
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        else:
+            self._fall_idle()
 
     def leave(self) -> None:
         """Close it after the last answer, without what was not read.
@@ -176,10 +148,10 @@ class Connection(asyncio.BufferedProtocol, H11Protocol):  # type: ignore[misc] #
         whoever is still sending. So only our side is closed; what comes is dropped until they close theirs, or the
         time is up.
         """
-        self._left = True
+        self._deaf = self._left = True
+        whole = self.cycle is not None and not self.cycle.more_body
         self._forget()
-        whole = isinstance(self.cycle, PlainCycle) and not self.cycle.missing
-        if whole or self.conn.their_state in (h11.DONE, h11.MUST_CLOSE, h11.CLOSED):
+        if whole:
             self.transport.close()
             return
         if self.transport.can_write_eof():  # not with TLS
@@ -192,11 +164,11 @@ class Connection(asyncio.BufferedProtocol, H11Protocol):  # type: ignore[misc] #
         self.flow.resume_reading()
 
     def _forget(self) -> None:
-        """Overwrite what has come and was not read."""
-        wipe(self.conn._receive_buffer._data)  # there is no other way to it
-        wipe(self._later)
-        if self.cycle is not None:
-            wipe(self.cycle.body)
+        """Let go of what has come and was not read: freed memory is overwritten."""
+        for cycle in (self.cycle, *(waiting for waiting, _ in self.pipeline)):
+            if cycle is not None:
+                cycle.body = bytearray()
+        self.pipeline.clear()
 
     def drop(self) -> None:
         """Close it, whatever it has still to say or to hear."""
@@ -230,21 +202,22 @@ class Connection(asyncio.BufferedProtocol, H11Protocol):  # type: ignore[misc] #
             connection.drop()
 
     def send_400_response(self, msg: str) -> None:
-        """What is not HTTP is refused in the same shape as all else."""
-        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):  # an answer is under way
-            self.drop()
-            return
-        body = msgspec.json.encode(
-            Problem("Bad Request", 400, "This is not an HTTP/1.1 request, or it can be read in two ways.")
-        )
-        headers = [
-            ("content-type", MEDIA_TYPE),
-            ("content-length", str(len(body))),
-            ("connection", "close"),
-        ]
-        events = (h11.Response(status_code=400, headers=headers, reason="Bad Request"), h11.Data(data=body))
-        for event in (*events, h11.EndOfMessage()):
-            self.transport.write(cast(bytes, self.conn.send(cast(Any, event))))
+        """What is not HTTP is refused in the same shape as all else, after the answers to what came before it."""
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            if not cycle.more_body:  # it follows a request that is whole, and that is answered yet
+                cycle.keep_alive, self._deaf = False, True
+                return
+            if cycle.response_started or self.pipeline:
+                self.drop()
+                return
+            cycle.disconnected = True  # nobody hears its answer
+            cycle.message_event.set()
+        sentence = "This is not an HTTP/1.1 request, or it can be read in two ways."
+        body = msgspec.json.encode(Problem("Bad Request", 400, sentence))
+        head = f"content-type: {MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        self.transport.write(STATUS_LINE[400] + head.encode() + body)
+        self.cycle = cast(Any, None)
         self.leave()
 
 

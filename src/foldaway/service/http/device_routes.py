@@ -56,7 +56,7 @@ def device_routes(access: Access, patience: float) -> list[Any]:
 
         @post("/v1/trials/{name:str}/" + kind, operation_id=operation, status_code=200, **settings)
         async def take(request: Asked, name: Name) -> Received:
-            sender(request, federated=True)
+            sender(request.scope, federated=True)
             require_kind(request, MEDIA_TYPE)
             gathering.check_room()
             too_long = IngestError(422, "the message is longer than any of this plan can be.")
@@ -82,7 +82,7 @@ def device_routes(access: Access, patience: float) -> list[Any]:
     )
     async def tallies(request: Asked, name: Name, number: NumberHeader) -> Received:
         require_kind(request, "application/octet-stream")
-        token = sender(request, federated=True)
+        token = sender(request.scope, federated=True)
         with thread.place(token):
             body = await read_body(request.scope, request.receive, service.limits.max_body, patience)
             with thread.forgetting():

@@ -7,13 +7,28 @@ from typing import Any
 
 from litestar.datastructures import ResponseHeader
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.openapi.spec import Components, OpenAPIMediaType, Operation, RequestBody, Schema, SecurityScheme
+from litestar.openapi.spec import (
+    Components,
+    OpenAPIMediaType,
+    Operation,
+    Parameter,
+    RequestBody,
+    Schema,
+    SecurityScheme,
+)
 from litestar.openapi.spec.enums import OpenAPIFormat, OpenAPIType
 from litestar.types import Guard
 
 from foldaway.federated.messages import MEDIA_TYPE as MESSAGE
 from foldaway.service.http.problems import MEDIA_TYPE, Problem
 from foldaway.service.keys.tokens import NAME
+
+PRODUCER = r"^[A-Za-z0-9][A-Za-z0-9._:@+-]{0,199}$"
+"""A name that can stand in an address as it is."""
+
+_NUMBER = "[1-9][0-9]{0,14}"
+SEQUENCE = f"^{_NUMBER}(-{_NUMBER})?$"
+"""A batch's number, or its first and last."""
 
 COMPONENTS = Components(security_schemes={"token": SecurityScheme(type="http", scheme="bearer")})
 
@@ -43,7 +58,7 @@ _WHEN = {
 def about(
     tag: str,
     summary: str,
-    guard: Guard,
+    guard: Guard | None,
     *statuses: int,
     body: type[Operation] | None = None,
     pending: type | None = None,
@@ -54,7 +69,7 @@ def about(
     Args:
         tag: The chapter it is in.
         summary: What it does.
-        guard: Who may ask.
+        guard: Who may ask; None if the handler looks itself.
         statuses: How it refuses, besides for want of a token or of the database; or for a body, if it takes one.
         body: The operation that describes its body.
         pending: What it answers with 202, if it does.
@@ -64,7 +79,7 @@ def about(
     later = "Taken, but pending: the records are lost if the server stops before their cohort is full."
     accepted = {} if pending is None else {202: ResponseSpec(pending, generate_examples=False, description=later)}
     return {
-        "guards": [guard],
+        "guards": [] if guard is None else [guard],
         "operation_class": body or Operation,
         "response_headers": _STAMPED if stamped else [],
         "responses": accepted | refusals(400, 401, 403, 503, *of_body, *statuses),
@@ -120,7 +135,7 @@ _BYTES = Schema(type=OpenAPIType.STRING, format=OpenAPIFormat.BINARY)
 _NULL = Schema(type=OpenAPIType.NULL)
 _NUMBER_OR_NULL = [OpenAPIType.NUMBER, OpenAPIType.NULL]
 
-RecordsOperation = _taking(
+_RecordsBody: Any = _taking(
     "Records: an Arrow IPC stream, one JSON object per line, or a JSON array of objects; as it is, or packed with gzip "
     "or zstd and a Content-Encoding that says so.",
     {
@@ -129,6 +144,28 @@ RecordsOperation = _taking(
         "application/vnd.apache.arrow.stream": _BYTES,
     },
 )
+_NUMBERS = {
+    "Foldaway-Producer": (PRODUCER, "Who numbers the batches."),
+    "Foldaway-Sequence": (
+        SEQUENCE,
+        "The batch's number: 1, 2, 3, …; or its first and last, 1-500, where records are numbered.",
+    ),
+}
+
+
+@dataclass
+class RecordsOperation(_RecordsBody):  # type: ignore[misc] # the class is made by a function
+    """A batch of records, whose handler reads the fields of the head, and answers, by itself."""
+
+    def __post_init__(self) -> None:
+        """Add what the framework cannot see."""
+        super().__post_init__()
+        for name, (pattern, description) in _NUMBERS.items():
+            schema = Schema(one_of=[Schema(type=OpenAPIType.STRING), _NULL], pattern=pattern, description=description)
+            self.parameters.append(Parameter(name, "header", schema, description, required=False))
+        self.responses["200"].content = self.responses["202"].content
+
+
 PlanOperation = _taking("A plan, as JSON or TOML.", {"application/json": _OBJECT, "application/toml": _BYTES})
 MessageOperation = _taking(
     "A message of a device, a JSON object that says nothing about its sender; see the protocol.",

@@ -69,10 +69,15 @@ def answer(problem: Problem, **headers: str) -> Response[bytes]:
 
 async def send_problem(send: Send, problem: Problem, **headers: str) -> None:
     """The answer, past the framework."""
-    body = msgspec.json.encode(problem)
-    lines = {**headers_of(problem), **headers, "content-type": MEDIA_TYPE, "content-length": str(len(body))}
-    raw = [(name.lower().encode(), value.encode()) for name, value in lines.items()]
-    await send({"type": "http.response.start", "status": problem.status, "headers": raw})
+    await send_json(send, problem.status, problem, MEDIA_TYPE, **(headers_of(problem) | headers))
+
+
+async def send_json(send: Send, status: int, content: Any, kind: str = "application/json", **headers: str) -> None:
+    """An answer past the framework."""
+    body = msgspec.json.encode(content)
+    lines = [(b"content-type", kind.encode()), (b"content-length", b"%d" % len(body))]
+    lines += [(name.lower().encode(), text.encode()) for name, text in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": lines})
     await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
@@ -113,24 +118,17 @@ def on_error(request: Request[Any, Any, Any], error: Exception) -> Response[byte
     return answer(of_any(error, request.scope["state"]))
 
 
-# Under this name a refusal of ours, raised as the framework's, has its sentence.
-SENTENCE = "sentence"
-
-
 def on_http_exception(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
     """The framework's refusals; their details could quote the request, so only the status is told."""
     status = HTTPStatus(error.status_code)
     headers = {name: text for name, text in (error.headers or {}).items() if name.lower() == "allow"}
-    sentence = _PLAIN.get(status, f"{status.phrase}.")
-    if isinstance(error.extra, dict):  # our own words
-        sentence = error.extra.get(SENTENCE, sentence)
-    return answer(Problem(status.phrase, status, sentence), **headers)
+    return answer(Problem(status.phrase, status, _PLAIN.get(status, f"{status.phrase}.")), **headers)
 
+
+NOWHERE = "There is nothing at this address: check its path, and the server's address before it."
 
 _PLAIN = {
     HTTPStatus.BAD_REQUEST: "The request is malformed; the OpenAPI document says what is expected.",
-    HTTPStatus.UNAUTHORIZED: "A valid bearer token is needed.",
-    HTTPStatus.FORBIDDEN: "This token does not allow that.",
-    HTTPStatus.NOT_FOUND: "There is nothing at this address: check its path, and the server's address before it.",
+    HTTPStatus.NOT_FOUND: NOWHERE,
     HTTPStatus.METHOD_NOT_ALLOWED: "This address does not take that method.",
 }

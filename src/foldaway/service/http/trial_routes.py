@@ -6,7 +6,7 @@ from functools import partial
 from typing import Annotated, Any, cast
 
 import msgspec
-from litestar import MediaType, Response, get, post
+from litestar import MediaType, Response, delete, get, post
 from litestar.params import QueryParameter
 
 from foldaway.errors import IngestError, instead_of
@@ -127,13 +127,33 @@ def trial_routes(access: Access, patience: float) -> list[Any]:
             raise IngestError(403, "`exact` needs an admin token: leave it out, and the answer has rounded effects.")
         return await thread.run(service.close, name, wanted)
 
+    gone = "Remove a closed trial and its tokens from the server; its name is not used again"
+
+    @delete("/v1/trials/{name:str}", **about("trials", gone, needs("team"), 404, 409, stamped=False))
+    async def remove(name: Name) -> None:
+        await thread.run(service.remove, name)
+
     @look(
         "/certificate", "A signed file about a closed trial, which proves what happened: plan, effects and ledger", 409
     )
     async def certificate(name: Name) -> Response[bytes]:
         return Response(await thread.run(service.certificate, name), media_type=MediaType.JSON)
 
-    return [create, trials, status, plan, effects, exact, report, exact_report, history, outlook, certificate, close]
+    return [
+        create,
+        trials,
+        status,
+        plan,
+        effects,
+        exact,
+        report,
+        exact_report,
+        history,
+        outlook,
+        certificate,
+        close,
+        remove,
+    ]
 
 
 def _reads(request: Asked) -> bool:

@@ -37,7 +37,7 @@ class ConsumerOptions:
         delete: Remove messages from the broker once the state that holds them is durable.
         skip_faulty: Pass over messages that the plan refuses, counted; else stop at the first.
         end: When the stream is empty, end the trial.
-        without_effects: Whether to end it even if no effects would be left.
+        without_effects: Whether to end it even if effects would be withheld.
         rest: Seconds between two writes while messages keep coming; with many replicates a state is megabytes.
         wait: Seconds to wait for messages before looking whether to stop.
         bytes_at_once: About how many bytes of messages to hold at a time.

@@ -14,10 +14,12 @@ from tempfile import TemporaryDirectory
 import pytest
 
 import foldaway as fa
-from foldaway.federated import Device
+from devices import device_in
 from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store
 from foldaway.sources.formats.body import Limits
+from foldaway_device.device import Device
+from foldaway_device.folder import FolderStore
 from in_process import DirectLink
 from plans import SMALL
 from postgres import quick_folder
@@ -33,7 +35,7 @@ def link() -> Iterator[DirectLink]:
         store = Store.open(folder, VAULT)
         service = Service(store, "main", Limits())
         service.create(PLAN.to_json())
-        yield DirectLink(service, PLAN)
+        yield DirectLink(service.devices, PLAN)
         store.close()
 
 
@@ -82,7 +84,7 @@ def test_files_of_others_stay_as_they_are(
 ) -> None:
     theirs = files(home)
     assert {"messages.sqlite-wal", "messages.sqlite-shm", "vault.sqlite", "small.sqlite"} < set(theirs)
-    device = Device(PLAN, home, link=link)
+    device = device_in(PLAN, None, link, FolderStore(home))
     device.record({"y": 12.5})
     if end == "reported":
         assert device.report().state == "counted"
@@ -94,7 +96,7 @@ def test_files_of_others_stay_as_they_are(
     else:
         (home / "small.foldaway-device").write_bytes(b"something else" * 100)
         os.utime(home / "small.foldaway-device", (time.time() - SIXTY_DAYS,) * 2)
-    again = Device(PLAN, home, link=link)
+    again = Device.open(PLAN.canonical(), store=home)
     assert again.status.state == {"reported": "counted", "damaged": "forgotten"}.get(end, end)
     assert all(name in theirs or name.startswith("small.foldaway-") for name in files(home))
     assert {name: found for name, found in files(home).items() if name in theirs} == theirs

@@ -16,7 +16,7 @@ import pytest
 import foldaway as fa
 from device_process import SETTLED, DeviceNursery, kill
 from devices import Hosted, assert_as_kept_rows
-from foldaway.federated import Device
+from foldaway_device import Device
 from served import Served
 from servers import Nursery
 
@@ -54,8 +54,8 @@ class Crowd:
         self.plan = plan
         self.nursery = nursery
         self.chance = random.Random(seed)
-        self.file = folder / "plan.toml"
-        plan.save(self.file)
+        self.file = folder / "plan.json"
+        self.file.write_bytes(plan.canonical())
         rng = np.random.default_rng(seed)
         self.folders = [folder / f"device-{i}" for i in range(DEVICES)]
         columns = [*plan.measured, *plan.covariates]
@@ -69,13 +69,19 @@ class Crowd:
         """All that was recorded, with the arms that the devices have."""
         found = []
         for unit, (folder, records) in enumerate(zip(self.folders, self.records, strict=True)):
-            arm = Device(self.plan, folder).arm
+            arm = Device.open(self.file, store=folder).arm
             found += [{**record, "group": arm, "unit": unit} for record in records]
         return pd.DataFrame(found)
 
     def start(self, device: int, trial: Hosted, seconds: float) -> int:
         return self.nursery.start(
-            self.folders[device], self.file, trial.server.url, trial.token, self.records[device], seconds
+            self.folders[device],
+            self.file,
+            trial.address,
+            trial.token,
+            self.records[device],
+            seconds,
+            self.plan.mode == "scores",
         )
 
     def live(self, device: int, trial: Hosted, *, killed: bool) -> bool:
@@ -122,7 +128,7 @@ def test_whoever_is_killed_is_counted_once(
         about = trial.close(deadline=0)["federated"]
         for device in range(DEVICES):
             assert crowd.live(device, trial, killed=False)
-        assert {Device(plan, folder).status.state for folder in crowd.folders} == {"counted"}
+        assert {Device.open(crowd.file, store=folder).status.state for folder in crowd.folders} == {"counted"}
         assert sum(about["enrolled"].values()) == sum(about["reported"].values()) == DEVICES
         assert crowd.ended[-9] >= KILLS // 3  # some had ended by themselves before
         kept = with_unit(plan)

@@ -1,1 +1,0 @@
-"""A device: its arm, its records, its one report."""
