@@ -12,6 +12,7 @@ from measure import machine
 
 ALL = (
     "startup",
+    "one_device",
     "least_squares",
     "wide",
     "bootstrap_kernels",

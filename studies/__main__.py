@@ -16,6 +16,7 @@ ALL = (
     "decisions",
     "planned_looks",
     "quantiles",
+    "survival",
     "power",
     "questions",
     "release",

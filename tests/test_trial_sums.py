@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import statsmodels.formula.api as smf
 
 import foldaway as fa
-from foldaway.errors import EstimateError, PlanError, SealedError, StateError
+from foldaway.errors import EstimateError, PlanError, RecordError, SealedError, StateError
 from foldaway.keeping.user_keys import state_home
 from foldaway.tallies import Lean
+from foldaway.trial import units
 
 PLAN = fa.Plan(
     name="checkout-button",
@@ -497,3 +499,26 @@ def test_coefficients_are_fixed_by_a_step_of_its_own_which_saving_takes_and_ment
     assert isinstance(fixed.tallies, Lean)
     trial.fix()
     assert trial.tallies is tallies
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_a_large_table_is_folded_slice_by_slice_as_if_whole(fixed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = make(1)
+    first, rest = rows[:1000], rows[1000:]
+    whole, sliced = folded(PLAN, first), folded(PLAN, first)
+    if fixed:
+        whole.fix(), sliced.fix()
+    whole.fold(rest)
+    monkeypatch.setattr(units, "SLICE", 256)
+    sliced.fold(pa.Table.from_pandas(rest))
+    assert_same(whole, sliced)
+    assert (sliced.n, sliced.secret.mark) == (whole.n, whole.secret.mark)
+    assert sliced.newcomers.distinct >= PLAN.privacy.cohort
+    # What is wrong is counted over the whole table, and nothing of it is taken in.
+    faulty, before = rest.assign(revenue=rest["revenue"].mask(np.arange(len(rest)) % 500 == 0)), sliced.dumps()
+    with pytest.raises(RecordError) as told:
+        whole.fold(faulty)
+    with pytest.raises(RecordError) as told_of_slices:
+        sliced.fold(pa.Table.from_pandas(faulty))
+    assert str(told_of_slices.value) == str(told.value)
+    assert sliced.dumps() == before

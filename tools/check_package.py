@@ -99,6 +99,7 @@ def main() -> None:
             steps = list(FIRST_STEPS.values())[1:] if extra == "all" else [FIRST_STEPS[extra]]
             try_installed(folder / (extra or "plain"), f"{wheel}[{extras}]" if extras else str(wheel), versions, steps)
             print(f"foldaway{f'[{extra}]' if extra else ''}: works in an empty environment", flush=True)
+    run(sys.executable, "-m", "hatchling", "build", "--directory", str(DIST), cwd=ROOT / "clients/python")
 
 
 def check_contents(wheel: Path, sdist: Path, folder: Path) -> None:

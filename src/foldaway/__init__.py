@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         Release,
         Share,
         Strata,
+        Survival,
         Total,
     )
     from foldaway.planning import power
@@ -75,6 +76,7 @@ __all__ = [
     "StateError",
     "Strata",
     "StreamedWarning",
+    "Survival",
     "TooEarly",
     "Total",
     "Trial",

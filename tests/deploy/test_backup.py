@@ -91,6 +91,7 @@ def test_nothing_acknowledged_after_the_backup_is_counted_twice(kept: Kept, tmp_
     server.stop()
     refused = script("restore.sh", backup, kept.place)
     assert refused.returncode != 0
+    assert "already: " in refused.stderr
     kept.empty()
     done = script("restore.sh", backup, kept.place)
     assert done.returncode == 0, done.stderr
@@ -116,6 +117,7 @@ def test_what_cannot_be_backed_up_or_restored_leaves_nothing_behind(tmp_path: Pa
         ("backup.sh", (unreachable, "backup"), "Nothing was backed up."),
         ("restore.sh", ("missing", "target"), "There is no backup of a folder in"),
         ("restore.sh", ("missing", unreachable), "There is no backup of a database in"),
+        ("restore.sh", ("missing",), "Name the folder of the backup, then the folder or the empty database"),
     ):
         done = script(name, *(word if "://" in word else tmp_path / word for word in words))
         assert done.returncode != 0

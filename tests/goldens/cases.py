@@ -55,6 +55,10 @@ SLOPES: dict[str, Any] = {"coefficients": {"center": {"x": 10.0}, "slopes": {"y"
 SHARES = [{"kind": "share", "column": "s", "equals": 1.0}, {"kind": "share", "column": "t", "above": 3.0}]
 RATIO = [{"kind": "ratio", "numerator": "clicks", "denominator": "views"}]
 QUANTILES = [{"kind": "quantile", "column": "ms", "quantiles": [0.5, 0.95], "bounds": [1.0, 1000.0]}]
+SURVIVAL = [
+    {"kind": "survival", "time": "days", "event": "gone", "until": 60.0, "bins": 60, "better": "higher"},
+    {"kind": "survival", "time": "days", "event": "gone", "until": 60.0, "bins": 60, "at": [30.0]},
+]
 TOTAL = [{"kind": "total", "column": "spent"}]
 LACKING = [{"column": "y", "missing": "allowed"}, "z"]
 CLAIMS: list[Any] = [
@@ -85,6 +89,7 @@ CASES: dict[str, Case] = {
     "ratio": Case({"outcomes": RATIO}),
     "ratio_adjusted": Case({"outcomes": RATIO, **LEVELS}),
     "quantiles": Case({"outcomes": QUANTILES}),
+    "survival": Case({"outcomes": SURVIVAL}),
     "total": Case({"outcomes": TOTAL}),
     "weights": Case(WEIGHT),
     "weights_covariate": Case({**WEIGHT, **X}),
@@ -112,6 +117,7 @@ CASES: dict[str, Case] = {
     "units_shares": Case({**UNIT, "outcomes": SHARES}),
     "units_ratio": Case({**UNIT, "outcomes": RATIO, **LEVELS}),
     "units_quantiles": Case({**UNIT, "outcomes": QUANTILES}),
+    "units_survival": Case({**UNIT, "outcomes": SURVIVAL}),
     "units_total": Case({**UNIT, "outcomes": [{**TOTAL[0], "assigned_units": 320}]}),
     "units_weights": Case({**UNIT, **WEIGHT, **X}),
     "units_missing": Case({**UNIT, "outcomes": LACKING, **X}),

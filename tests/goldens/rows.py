@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 import foldaway as fa
-from foldaway.plan import Mean, Outcome, Quantile, Ratio, Share
+from foldaway.plan import Mean, Outcome, Quantile, Ratio, Share, Survival
 
 # Levels of columns whose levels no plan lists: common ones, and one that few records have.
 UNLISTED = ["north", "south", "east", "far"]
@@ -86,6 +86,10 @@ def _values(plan: fa.Plan, outcome: Outcome, column: str, signal: Any) -> Any:
         case Quantile():
             lower, upper = outcome.bounds
             return lower + (upper - lower) * (0.4 + 0.08 * signal)
+        case Survival() if column == outcome.event:
+            return (np.floor(50 * np.abs(signal)) % 3 > 0).astype(float)
+        case Survival():
+            return np.ceil(outcome.until * 0.4 * np.abs(signal))
         case Mean(cap=(lower, upper)):
             return lower + (upper - lower) * (0.5 + 0.2 * signal)
     if column in plan.bounds:

@@ -25,6 +25,8 @@ EVERY: list[Any] = [
     fa.Quantile("latency_ms", (0.5, 0.999), bounds=(1, 60_000), better="lower", label="Latency"),
     fa.Quantile("latency_ms", (0.25, 0.75), bounds=(-1, 1), resolution=0.1, name="near zero"),
     fa.Total("revenue"),
+    fa.Survival("days", "relapsed", until=365),
+    fa.Survival("days", "relapsed", until=365, bins=73, at=(90, 180), missing="allowed"),
 ]
 NAMES = [
     "revenue",
@@ -40,6 +42,9 @@ NAMES = [
     "near zero p25",
     "near zero p75",
     "total revenue",
+    "days up to 365",
+    "days beyond 90",
+    "days beyond 180",
 ]
 
 
@@ -86,10 +91,10 @@ def test_a_file_mixes_names_and_tables() -> None:
 def test_outcomes_that_need_the_same_value_share_it() -> None:
     plan = plan_of(*EVERY)
     names = [value.name for value in plan.values]
-    assert len(set(names)) == len(names) == 12
+    assert len(set(names)) == len(names) == 13
     assert plan.columns == ("1", *names)
-    assert plan.measured == ("revenue", "complaints", "latency_ms", "stars", "clicks", "views")
-    total, mean = plan.outcomes[-1], plan.outcomes[0]
+    assert plan.measured == ("revenue", "complaints", "latency_ms", "stars", "clicks", "views", "days", "relapsed")
+    total, mean = plan.outcome("total revenue"), plan.outcomes[0]
     assert plan.places(total) == plan.places(mean) == (0,)
     assert plan.read_from(plan.values[0]) == [mean, total]
 
@@ -132,6 +137,18 @@ def test_a_value_lies_between_the_edges_of_its_bin(bins: Bins) -> None:
 
 BAD: dict[str, tuple[Any, str]] = {
     "a ratio of itself": (lambda: fa.Ratio("y", "y"), "the ratio of 'y' to itself is always 1: name two columns."),
+    "survival of itself": (
+        lambda: fa.Survival("t", "t", until=9),
+        "'t' cannot be both `time` and `event`: name two columns.",
+    ),
+    "survival after its end": (
+        lambda: fa.Survival("t", "e", until=9, at=(10,)),
+        "`at` of 't beyond 10' must be times above 0 and at most `until`.",
+    ),
+    "survival within a bin": (
+        lambda: fa.Survival("t", "e", until=100, bins=20, at=(7,)),
+        "survival is known at the ends of bins, every 5, which 7 is not: choose another `at`, or other `bins`.",
+    ),
     "a cap upside down": (
         lambda: fa.Mean("y", cap=(5, 0)),
         "the cap of 'y' must be two numbers, the lower one first.",
@@ -223,6 +240,7 @@ def test_a_bad_outcome_gets_one_sentence(case: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+_RELAPSE = fa.Survival("t", "e", until=9)
 _MEDIAN = fa.Quantile("y", (0.5,), bounds=(1, 5))
 
 
@@ -238,6 +256,8 @@ _MEDIAN = fa.Quantile("y", (0.5,), bounds=(1, 5))
             "'total y' is a sum over unweighted records: leave out `weight`.",
         ),
         ({"outcomes": [_MEDIAN], "moments": {}}, "'y p50' is read from sums by group: leave out `moments"),
+        ({"outcomes": [_RELAPSE], "federated": "sums"}, "'t up to 9' needs a histogram of exits, which devices"),
+        ({"outcomes": [_RELAPSE], "moments": {}}, "'t up to 9' is read from sums by group: leave out `moments"),
         ({"outcomes": [_MEDIAN], "federated": "sums"}, "'y p50' needs a histogram, which devices and sites"),
         (
             {"outcomes": [_MEDIAN], "release": 1.0},

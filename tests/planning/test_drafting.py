@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foldaway as fa
-from foldaway.planning.drafting import Draft, Look, Roles, draft
+from foldaway.planning.drafting import Draft, Roles, SeenRecords, draft
 from foldaway.planning.drafting.arms import arms_in
-from foldaway.planning.drafting.look import Units
+from foldaway.planning.drafting.look import SeenUnits
 
 
 def drafted(records: dict[str, object], batch: int = 10**9, **roles: object) -> Draft:
     table = pa.table(records)
-    look = Look(Roles(**({"arm": "arm", "outcomes": [fa.Mean("y")]} | roles)))  # type: ignore[arg-type]
+    look = SeenRecords(Roles(**({"arm": "arm", "outcomes": [fa.Mean("y")]} | roles)))  # type: ignore[arg-type]
     for part in table.to_batches(max_chunksize=batch):
         look.add(part)
     return draft(look, "t")
@@ -67,15 +67,15 @@ def test_the_control_may_be_named_in_any_spelling() -> None:
 )
 def test_units_are_counted_whatever_the_batches(pairs: list[tuple[int, str]], batch: int) -> None:
     records = pa.table({"arm": [arm for _, arm in pairs], "y": np.ones(len(pairs)), "id": [unit for unit, _ in pairs]})
-    look = Look(Roles("arm", [fa.Mean("y")], unit="id"))
+    look = SeenRecords(Roles("arm", [fa.Mean("y")], unit="id"))
     for part in records.to_batches(max_chunksize=batch):
         look.add(part)
     kept = [(unit, arm) for unit, arm in pairs if arm != "c"]  # c is no arm, or a misspelling of a
     several = {unit for unit, arm in kept if (unit, "a") in kept and (unit, "b") in kept}
-    assert look.units({"a": 0, "b": 1}) == Units(len({unit for unit, _ in kept}), len(several))
+    assert look.units({"a": 0, "b": 1}) == SeenUnits(len({unit for unit, _ in kept}), len(several))
     mapped = {(unit, "a" if arm == "c" else arm) for unit, arm in pairs}
     both = {unit for unit, _ in mapped if {(unit, "a"), (unit, "b")} <= mapped}
-    assert look.units({"a": 0, "c": 0, "b": 1}) == Units(len({unit for unit, _ in mapped}), len(both))
+    assert look.units({"a": 0, "c": 0, "b": 1}) == SeenUnits(len({unit for unit, _ in mapped}), len(both))
 
 
 def test_a_unit_is_no_cluster_and_a_cluster_is_no_unit() -> None:

@@ -34,7 +34,7 @@ from foldaway.service.collecting.service import Service
 from foldaway.service.database.databases import postgres_engine
 from foldaway.service.http.app import make_app
 from foldaway.service.keys.tokens import Wanted
-from foldaway.service.server import Settings, _in_the_clear, _password
+from foldaway.service.server import Settings, _in_the_clear, password_of
 from foldaway.sources.formats.body import Limits
 from postgres import Postgres
 from served import Served, eventually, rows
@@ -437,14 +437,14 @@ def test_a_warning_where_other_machines_could_send_in_the_clear(address: str, wa
 def test_the_database_s_password_comes_from_a_file_or_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert _password(None) is None
+    assert password_of(Settings()) is None
     monkeypatch.setenv("FOLDAWAY_DATABASE_PASSWORD", "of the environment")
-    assert _password(None) == "of the environment"
+    assert password_of(Settings()) == "of the environment"
     file = tmp_path / "password"
     with pytest.raises(FoldawayError, match="cannot be read"):
-        _password(file)
+        password_of(Settings(password_file=file))
     file.write_text(f"{SECRET}/ %41\n")
-    engine = postgres_engine("postgresql://me@127.0.0.1/trials", _password(file))
+    engine = postgres_engine("postgresql://me@127.0.0.1/trials", password_of(Settings(password_file=file)))
     assert engine.url.password == f"{SECRET}/ %41"
     assert SECRET not in str(engine.url)
 

@@ -26,7 +26,7 @@ def test_counts_are_those_of_kept_rows(
     bins, weight = rng.integers(-1, BINS, n).astype(np.int16), rng.uniform(0.5, 2, n)
     batch = Batch(n, lambda _: np.empty((0, 0)), ARMS, arm.astype(np.int8), weight if weighted else None, key=key)
     empty = Histogram.empty(HistogramShape(ARMS, groups, BINS, weighted))
-    found = fold_histogram(fold_histogram(empty, batch, bins), batch, bins)
+    found = fold_histogram(fold_histogram(empty, batch, bins, 0), batch, bins, n)
     sample = np.column_stack([arm, key % groups, bins])
     edges = [np.arange(size + 1) - 0.5 for size in (ARMS, groups, BINS)]
     expected = 2 * np.histogramdd(sample, edges, weights=weight if weighted else None)[0]

@@ -14,6 +14,7 @@ from foldaway.auditing.covariates import attack_covariates
 from foldaway.auditing.finding import Audit, Finding, Range
 from foldaway.auditing.moments import attack_combinations, attack_replicates, scores_of_arms
 from foldaway.plan import Plan
+from foldaway.plan.outcomes import Exits
 from foldaway.tallies import Held, arms_of
 from foldaway.tallies.moments import Powers
 
@@ -29,6 +30,13 @@ ON_MOMENTS = (
     moments.RESAMPLED,
 )
 HISTOGRAMS = "histograms"
+
+# What is read from a histogram, and what would tell less.
+_QUANTILES = (
+    "quantiles",
+    "A coarser `resolution` tells less, and shares above a few thresholds tell far less.",
+)
+_SURVIVAL = "survival curves", "Fewer `bins` tell less."
 
 
 def audit(plan: Plan, tallies: Held, before: Held | None = None) -> Audit:
@@ -81,13 +89,14 @@ def _attack_histograms(plan: Plan, now: Held, before: Held | None) -> Iterator[F
         counts = now.histograms[place].counts - (0 if before is None else before.histograms[place].counts)
         if plan.weighted:  # a sum of weights is at least one record's
             counts = (counts > 0).astype(np.float64)
+        of, less = _SURVIVAL if isinstance(bins, Exits) else _QUANTILES
         near = [math.isfinite(high - low) and Range(low, high).near for low, high in bins.ranges]
         yield from Finding.of(
             round(float(counts[..., near].sum())),
             exact=0,
             attack=HISTOGRAMS,
             outcome=bins.column,
-            numbers="the number of records by arm, group and bin, from which quantiles are read",
-            remedy="Quantiles need the values themselves, though of nobody in particular: end the trial when it "
-            "ends. A coarser `resolution` tells less, and shares above a few thresholds tell far less.",
+            numbers=f"the number of records by arm, group and bin, from which {of} are read",
+            remedy=f"{of.capitalize()} need the values themselves, though of nobody in particular: end the trial when "
+            f"it ends. {less}",
         )

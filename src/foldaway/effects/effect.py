@@ -138,7 +138,7 @@ def row_of(
     reasons = {
         "why": sentence(point.why),
         "relative_why": sentence(point.relative_why or point.why),
-        "odds_ratio_why": sentence(point.odds_ratio_why or point.why) if outcome.LEVEL == "share" else None,
+        "odds_ratio_why": sentence(point.odds_ratio_why or point.why) if outcome.level == "share" else None,
     }
     return Effect(
         outcome=outcome.name,

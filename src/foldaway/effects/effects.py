@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import msgspec
 
+from foldaway.effects.curves import Curves, sentences
 from foldaway.effects.decision import Decision, decisions_of
 from foldaway.effects.effect import Effect
 from foldaway.effects.findings import Findings
@@ -61,6 +62,7 @@ _KINDS = {
     "segments": list[BySegment],
     "joint": dict[str, JointTest],
     "looks": list[Look],
+    "curves": list[Curves],
 }
 
 
@@ -151,7 +153,8 @@ class Effects(Findings):
                 "offered to them, are in the tables of every estimator: --all, or in Python to_string(all=True)."
             )
         rules = [each.rule for each in self.decisions()[:1] if each.rule]
-        return [*rules, *explanations(self), *more, *self.notes]
+        hazards = sentences(self.curves, [self.heading(each.outcome) for each in self.curves])
+        return [*rules, *explanations(self), *hazards, *more, *self.notes]
 
     def plot(self, axes: Axes | None = None, *, estimators: bool = False) -> Figure:
         """A forest plot of the effects and their intervals, by matplotlib (``pip install foldaway[plot]``).
@@ -199,6 +202,8 @@ class Effects(Findings):
         about["plan"] = self.plan.settings()
         if self.plan.looks is None:
             del about["looks"]
+        if not self.curves:
+            del about["curves"]
         said = {
             "decisions": self.decisions(),
             "verdicts": self.verdicts(),
@@ -252,7 +257,8 @@ class Effects(Findings):
             each["effects"] = list(map(_infinite, each["effects"]))
         for test in about["joint"].values():
             test["df_error"] = test["df_error"] or math.inf
-        about.setdefault("looks", [])  # left out where the plan has none
+        for rare in ("looks", "curves"):  # left out where the plan has none
+            about.setdefault(rare, [])
         about |= {name: msgspec.convert(about[name], kind) for name, kind in _KINDS.items()}
         return cls(rows, faults=faults, plan=Plan(**about.pop("plan")), **about)
 

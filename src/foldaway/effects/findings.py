@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import msgspec
 
+from foldaway.effects.curves import Curves
 from foldaway.effects.effect import Effect
 from foldaway.effects.looks_taken import Look
 from foldaway.effects.segment import BySegment, Segments
@@ -46,6 +47,7 @@ class Findings(Sequence[Effect], Tabular):
         joint: Where there are several arms, by outcome a test of whether any of them differs from the control.
         segments: Effects within the levels of the plan's segments, and whether they differ: a table like this one.
         looks: The planned looks that were taken, and what each found.
+        curves: Of survival outcomes, the arms' curves and how their hazards compare.
     """
 
     rows: Sequence[Effect]
@@ -65,10 +67,12 @@ class Findings(Sequence[Effect], Tabular):
     joint: dict[str, JointTest] = dataclasses.field(default_factory=dict)
     segments: Sequence[BySegment] = Segments()
     looks: Sequence[Look] = ()
+    curves: Sequence[Curves] = ()
 
     def __post_init__(self) -> None:
         self.rows, self.faults, self.notes = tuple(self.rows), tuple(self.faults), tuple(self.notes)
         self.losses, self.segments, self.looks = tuple(self.losses), Segments(self.segments), tuple(self.looks)
+        self.curves = tuple(self.curves)
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -26,14 +26,16 @@ from foldaway.inference.levels import ONE_CARRIES, ROUNDING, TOO_SMALL, Levels, 
 from foldaway.inference.loss import Loss, loss_of
 from foldaway.inference.one_look import Carried
 from foldaway.inference.reading import Source, levels_of
+from foldaway.inference.reading.survival import events_by
 from foldaway.inference.sample_ratio import SampleRatio, sample_ratio, sample_ratio_of_groups, sample_ratio_with_noise
 from foldaway.inference.strata import sample_ratio_of_strata, sample_ratio_of_weights
 from foldaway.inference.unequal_arms import EVEN
 from foldaway.numerics.block import Floats
-from foldaway.plan import Outcome, Plan
+from foldaway.plan import Outcome, Plan, Survival
 from foldaway.plan.analysis import errors_of, estimators_of
 from foldaway.plan.vocabulary import DIFFERENCE, ERRORS, ESTIMATORS, JACKKNIFE, SUMS
 from foldaway.tallies import Grouped
+from foldaway.tallies.histogram import Histogram
 from foldaway.tallies.release import cell_of
 from foldaway.tallies.segment import units_of
 from foldaway.tallies.sums import Sums
@@ -154,11 +156,14 @@ class SumsRead(NamedTuple):
                 first_order=self.first_order,
                 recentred=recentred,
                 strata=self.strata,
-                histogram=None
-                if (bins := outcome.binning) is None
-                else tallies.histograms[tallies.plan.bins.index(bins)],
+                histogram=self.histogram(outcome),
             )
         )
+
+    def histogram(self, outcome: Outcome) -> Histogram | None:
+        """The histogram that an outcome is read from, if it is."""
+        bins = outcome.binning
+        return None if bins is None else self.tallies.histograms[self.plan.bins.index(bins)]
 
     def _watched(self, by: By, outcome: Outcome) -> Levels | str:
         """All arms' levels that any-time intervals are read from, or why there are none.
@@ -171,8 +176,8 @@ class SumsRead(NamedTuple):
             return UNKNOWN_EVIDENCE
         if ESTIMATORS[by[0]].of_effects:
             return "there is no any-time interval for a ratio of two effects."
-        if outcome.LEVEL not in ("mean", "share"):
-            return f"there is no any-time interval for {outcome.LEVEL}s, only for means."
+        if outcome.level not in ("mean", "share"):
+            return f"there is no any-time interval for {outcome.level}s, only for means."
         return self.exact(by, outcome, recentred=False)
 
     def _watching(self, watched: Levels | str, outcome: Outcome, arm: int) -> Watched:
@@ -234,15 +239,9 @@ class SumsRead(NamedTuple):
 
     def _carried_by_few(self, outcome: Outcome, arm: int) -> bool:
         """Whether, of zeros and ones, an arm has fewer of either than the smallest cell; decided on counts alone."""
-        if outcome.KIND not in ("mean", "share"):
+        (ones, everyone), (place, *_) = self._carrying(outcome), self.plan.places(outcome)
+        if ones is None:
             return False
-        (place,) = self.plan.places(outcome)
-        ones, everyone = self.plain.totals(place), self.plain.weights(place)
-        if outcome.KIND == "mean":
-            squares = self.plain.square[:, place] + over(ones.sum(axis=1) ** 2, everyone.sum(axis=1))
-            unit = np.abs(np.nan_to_num(squares) - ones.sum(axis=1)) <= _BINARY * np.abs(ones.sum(axis=1))
-            if self.first_order or self.plain.shape.weighted or not unit.all() or np.any(ones < 0):
-                return False
         records = over(self.plain.counts(place).sum(axis=1), everyone.sum(axis=1))
         for each in (ones, everyone - ones):
             some = each > _BINARY * np.maximum(everyone, 1)
@@ -251,6 +250,26 @@ class SumsRead(NamedTuple):
             if min(people[0], people[arm]) < self.plan.privacy.smallest_cell * (1 - _BINARY):
                 return True
         return False
+
+    def _carrying(self, outcome: Outcome) -> tuple[Floats | None, Floats]:
+        """By arm and group, the weight of records that carry an outcome, None where all may, and that of all records.
+
+        Those are ones among zeros, and events among exits.
+        """
+        place, *_ = self.plan.places(outcome)
+        if isinstance(outcome, Survival):
+            histogram = self.histogram(outcome)
+            assert histogram is not None
+            return events_by(outcome, histogram), histogram.counts.sum(axis=-1)
+        ones, everyone = self.plain.totals(place), self.plain.weights(place)
+        if outcome.KIND not in ("mean", "share"):
+            return None, everyone
+        if outcome.KIND == "mean":
+            squares = self.plain.square[:, place] + over(ones.sum(axis=1) ** 2, everyone.sum(axis=1))
+            unit = np.abs(np.nan_to_num(squares) - ones.sum(axis=1)) <= _BINARY * np.abs(ones.sum(axis=1))
+            if self.first_order or self.plain.shape.weighted or not unit.all() or np.any(ones < 0):
+                return None, everyone
+        return ones, everyone
 
     def carriers(self, outcome: Outcome, estimator: str) -> Floats:
         """By level, how many carry it: the fewer, the more coarsely others are told."""

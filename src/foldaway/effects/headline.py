@@ -112,7 +112,7 @@ def why(effects: Findings, lead: Effect) -> str:
         return "the estimators that the plan names before it could not be computed."
     outcome = plan.outcome(lead.outcome)
     if plan.covariates and not any(ESTIMATORS[name].adjusts for name in outcome.READ_BY):
-        return f"{outcome.LEVEL}s are not adjusted for covariates."
+        return f"{outcome.level}s are not adjusted for covariates."
     if plan.covariates and not ESTIMATORS[lead.estimator].adjusts:
         return "the estimators that adjust for the covariates could not be computed."
     if plan.strata is not None and outcome.KIND in ("mean", "share") and SUMS in ESTIMATORS[lead.estimator].sources:

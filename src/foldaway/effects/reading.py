@@ -16,6 +16,7 @@ from foldaway.effects.from_moments import MomentsRead
 from foldaway.effects.from_sums import SumsRead
 from foldaway.effects.headline import comparisons
 from foldaway.effects.looks_taken import Look
+from foldaway.effects.read_curves import curves_of
 from foldaway.effects.released import release_notes
 from foldaway.effects.rows import row_from
 from foldaway.errors import Unreleased
@@ -93,7 +94,10 @@ def effects_of(
     pooled = [] if moments is None else moments.notes()
     left_out = next((said for each in (reading, moments) if each and (said := each.left_out_notes())), [])
     effects = assembled(plan, rows, checks, [*pooled, *notes, *door.own_notes(left_out)])
-    return effects if reading is None else replace(effects, joint=_joint(effects, reading, door))
+    if reading is None:
+        return effects
+    curves = [] if checks.excess else curves_of(reading, door)
+    return replace(effects, joint=_joint(effects, reading, door), curves=list(curves))
 
 
 def _reading(plan: Plan, sums: Grouped) -> SumsRead:

@@ -43,7 +43,7 @@ def row_from(plan: Plan, found: Found) -> Effect:
 def _few_carry(found: Found) -> str | None:
     """That few records carry a mean, or a ratio of two."""
     few = found.carried is not None and found.carried.evidence is not None and found.carried.evidence < FEW_CARRIERS
-    return FEW_CARRY if few and found.outcome.LEVEL != "share" else None
+    return FEW_CARRY if few and found.outcome.level != "share" else None
 
 
 def _point(plan: Plan, found: Found, claim: Claim) -> ArmEffect:
@@ -72,9 +72,9 @@ def _compared(plan: Plan, found: Found, levels: Levels, claim: Claim) -> ArmEffe
     if levels.steps is not None:
         return quantile_at_one_look(levels, plan.confidence, claim, told=found.told)
     if found.carried is not None:
-        one_look = share_at_one_look if found.outcome.LEVEL == "share" else mean_at_one_look
+        one_look = share_at_one_look if found.outcome.level == "share" else mean_at_one_look
         return one_look(levels, found.carried, plan.confidence, claim)
-    compared = share_effect_of if found.outcome.LEVEL == "share" else effect_of
+    compared = share_effect_of if found.outcome.level == "share" else effect_of
     return compared(levels, 1, plan.confidence, claim)
 
 

@@ -145,7 +145,7 @@ def explanations(effects: Findings) -> list[str]:
             "“One look” means that the verdict holds only if this is the only time that you look at the results. All "
             "other verdicts hold however often you look."
         )
-    levels = {effects.plan.outcome(each.outcome).LEVEL for each in said if each.decided} - {"mean", "share"}
+    levels = {effects.plan.outcome(each.outcome).level for each in said if each.decided} - {"mean", "share"}
     if effects.plan.mode == "sums" and any(each.decided for each in said):
         found.append("All verdicts of a federated trial with sums are for one look: sums allow no other test.")
     elif levels:

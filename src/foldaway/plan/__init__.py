@@ -5,7 +5,7 @@ outcome. ``part`` brings what a person wrote to its types, ``rules`` says what i
 """
 
 from foldaway.plan.looks import Information, Looks
-from foldaway.plan.outcomes import Mean, Outcome, Quantile, Ratio, Share, Total
+from foldaway.plan.outcomes import Mean, Outcome, Quantile, Ratio, Share, Survival, Total
 from foldaway.plan.parts import Bootstrap, Coefficients, Federated, Moments, Privacy, Release, Strata
 from foldaway.plan.plan import Plan
 
@@ -25,5 +25,6 @@ __all__ = [
     "Release",
     "Share",
     "Strata",
+    "Survival",
     "Total",
 ]

@@ -13,7 +13,7 @@ from msgspec import Meta
 from foldaway.plan.allocation import Allocation, WrittenArms
 from foldaway.plan.groups import groups_for
 from foldaway.plan.looks import Looks
-from foldaway.plan.outcomes import Binning, Outcome, Value
+from foldaway.plan.outcomes import Binning, Domain, Outcome, Value
 from foldaway.plan.part import Count, Fixed, Part
 from foldaway.plan.parts import Bootstrap, Coefficients, Federated, Moments, Privacy, Release, Strata
 from foldaway.plan.vocabulary import (
@@ -67,8 +67,8 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
         arms: Allocation probability of each arm; the first arm is the control. Where the column does not say the arm's
             name, or spells it in several ways, a table with its ``share`` and the ``values`` that stand for it, such as
             ``{"control": 0.5, "new": {"share": 0.5, "values": ["new", "New"]}}``.
-        outcomes: What to compare between arms: means (a column name is short for one), shares, ratios, quantiles
-            and totals.
+        outcomes: What to compare between arms: means (a column name is short for one), shares, ratios, quantiles,
+            totals and survival.
         covariates: Columns measured before treatment, for precision.
         levels: The levels of each categorical covariate, of which the first is the reference, and of segments.
         segments: Columns within whose levels effects are told as well, with a test of whether they differ. Levels that
@@ -250,7 +250,7 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
     def by_shares(self) -> bool:
         """Whether a release needs no groups: the share of ones among independent records tells its own error."""
         alone = self._independent and not self.covariates
-        shares = all(each.LEVEL in ("mean", "share") for each in self.outcomes)
+        shares = all(each.level in ("mean", "share") for each in self.outcomes)
         within = all(value.bounds(self.bounds) == (0, 1) for value in self.values)
         return self.release is not None and alone and shares and within
 
@@ -339,6 +339,14 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
         """Between which numbers each value lies; a plan with a `release` has bounds for all."""
         bounds = [value.bounds(self.bounds) for value in self.values]
         return tuple(ends for ends in bounds if ends is not None)
+
+    @cached_property
+    def domains(self) -> Mapping[str, tuple[Domain, ...]]:
+        """By column, what outcomes say that its numbers may be."""
+        found: dict[str, dict[Domain, None]] = {}
+        for column, domain in chain.from_iterable(outcome.domains.items() for outcome in self.outcomes):
+            found.setdefault(column, {})[domain] = None
+        return {column: tuple(domains) for column, domains in found.items()}
 
     @cached_property
     def measured(self) -> tuple[str, ...]:

@@ -125,7 +125,7 @@ def baselines_of(effects: Findings) -> dict[str, Baseline]:
         EstimateError: No outcome has an error yet.
     """
     found: dict[str, list[Baseline]] = {}
-    shares = {outcome.name for outcome in effects.plan.outcomes if outcome.LEVEL == "share"}
+    shares = {outcome.name for outcome in effects.plan.outcomes if outcome.level == "share"}
     for each in comparisons(effects):
         if (baseline := _baseline(each.rows, each.lead, share=each.outcome in shares)) is not None:
             found.setdefault(each.outcome, []).append(baseline)

@@ -145,6 +145,11 @@ class _Checked:
     def _numbers(self, name: str, column: Column, text: bool) -> Floats:
         """A column of numbers, within its bounds."""
         values, self.masks[name] = numbers(column, text=text)
+        for domain in self.plan.domains.get(name, ()):
+            outside = domain.broken(values)
+            for mask in self.masks[name].values():
+                outside &= ~mask
+            self.masks[name] |= broken({domain.rule: outside})
         if name in self.plan.lackable:
             values = self._without(name, values)
         if (bounds := self.plan.bounds.get(name)) is not None:

@@ -147,6 +147,23 @@ def as_table(data: Any) -> pa.Table:
     return data.to_arrow_table()
 
 
+def slices_of(table: pa.Table, rows: int) -> list[pa.Table]:
+    """A table in slices of about so many rows, along its chunks: parts of several would have to be copied together.
+
+    Example:
+        >>> chunks = pa.chunked_array([[1, 2, 3], [4], [5]])
+        >>> [part["x"].to_pylist() for part in slices_of(pa.table({"x": chunks}), 2)]
+        [[1, 2], [3], [4], [5]]
+    """
+    slices, waiting = [], list[pa.RecordBatch]()
+    for batch in table.to_batches(max_chunksize=rows):
+        waiting.append(batch)
+        if 2 * sum(each.num_rows for each in waiting) >= rows:
+            slices.append(pa.Table.from_batches(waiting))
+            waiting = []
+    return slices + ([pa.Table.from_batches(waiting)] if waiting else [])
+
+
 def _records(given: list[Any], names: Sequence[str], lackable: Collection[str]) -> Given:
     records = [record for record in given if isinstance(record, Mapping)]
     found = [name for name in names if any(name in record for record in records) or (records and name in lackable)]

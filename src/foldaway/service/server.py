@@ -23,6 +23,7 @@ from foldaway.keeping.disk import replace_file
 from foldaway.keeping.locks import locked
 from foldaway.keeping.planted import require_own
 from foldaway.service.collecting.service import Service
+from foldaway.service.database.moved import require_unmoved
 from foldaway.service.database.store import Store
 from foldaway.service.http.app import make_app
 from foldaway.service.http.connections import Connection, most_connections
@@ -75,7 +76,7 @@ def serve(settings: Settings) -> None:
     for sentence in harden():
         log("not hardened", "warning", reason=sentence)
     catch_library_logs()
-    with _alone(settings):
+    with alone(settings):
         _serve(settings)
 
 
@@ -122,7 +123,7 @@ def _serve(settings: Settings) -> None:
     log("stopped")
 
 
-def _alone(settings: Settings) -> ExitStack:
+def alone(settings: Settings) -> ExitStack:
     """One server at a time on a folder: two would each take the other's share of a trial for their own.
 
     The lock ends with the process, however that ends, so that a server that was killed can start again at once.
@@ -178,15 +179,21 @@ def open_store(settings: Settings, *, new: bool = True) -> Store:
     place = _place(settings)
     if not new and settings.database is None and settings.data and not (settings.data / "foldaway.db").is_file():
         raise FoldawayError(f"there are no trials in {settings.data}.")
-    vault = Vault.open(settings.data, settings.key_file, os.environ)
-    return Store.open(place, vault, _password(settings.password_file), settings.version_keys)
+    if settings.database is None and settings.data is not None:
+        require_unmoved(settings.data)  # before its key is asked for
+    return Store.open(place, open_vault(settings), password_of(settings), settings.version_keys)
 
 
-def _password(file: Path | None) -> str | None:
+def open_vault(settings: Settings) -> Vault:
+    """The master keys."""
+    return Vault.open(settings.data, settings.key_file, os.environ)
+
+
+def password_of(settings: Settings) -> str | None:
     """The database's password, if it is not in its address: any user of the machine can read a command line."""
-    if file is None:
+    if settings.password_file is None:
         return os.environ.get(PASSWORD)
-    return _text_of(file, "the database's password")
+    return _text_of(settings.password_file, "the database's password")
 
 
 def _text_of(file: Path, what: str) -> str:

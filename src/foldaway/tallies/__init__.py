@@ -5,6 +5,7 @@ from foldaway.tallies.held import Held
 from foldaway.tallies.holding import (
     against,
     arms_of,
+    emptied,
     empty_holding,
     grouped_of,
     restored_holding,
@@ -19,6 +20,7 @@ __all__ = [
     "Rich",
     "against",
     "arms_of",
+    "emptied",
     "empty_holding",
     "grouped_of",
     "restored_holding",

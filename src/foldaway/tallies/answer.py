@@ -131,7 +131,8 @@ def faults_of(plan: Plan) -> list[tuple[str, str]]:
             continue
         absent = () if name in plan.lackable else (NULL, NAN)
         bounded = (beyond,) if name in plan.bounds else ()
-        rules += [(name, rule) for rule in (*absent, INFINITE, TOO_LARGE, WRONG_TYPE, *bounded)]
+        own = [domain.rule for domain in plan.domains.get(name, ())]
+        rules += [(name, rule) for rule in (*absent, INFINITE, TOO_LARGE, WRONG_TYPE, *own, *bounded)]
     if plan.weight is not None:
         rules += [(plan.weight, rule) for rule in (NULL, NAN, INFINITE, TOO_LARGE, WRONG_TYPE, NOT_POSITIVE)]
     stratum = None if plan.strata is None else plan.strata.column

@@ -36,7 +36,8 @@ def fold_sums(sums: Sums, batch: Batch, predictor: Predictor | None = None) -> S
     def fold(start: int, stop: int) -> Sums:
         folded = empty
         for at in range(start, stop, _STRETCH):
-            pieces = _Pieces(sums, batch, predictor, at, min(at + _STRETCH, stop), compiled)
+            rows = _Dealt(batch, at, min(at + _STRETCH, stop), sums.shape.groups, _PIECE, compiled)
+            pieces = _Adjusted(rows, sums.shape.outcomes, predictor)
             folded = folded.fold_pieces(pieces, compiled=compiled)
         return folded
 
@@ -45,10 +46,10 @@ def fold_sums(sums: Sums, batch: Batch, predictor: Predictor | None = None) -> S
     return sums
 
 
-def fold_histogram(histogram: Histogram, batch: Batch, bins: NDArray[np.int16]) -> Histogram:
-    """The histogram with the batch taken in, whose records are in these bins."""
+def fold_histogram(histogram: Histogram, batch: Batch, bins: NDArray[np.int16], before: int) -> Histogram:
+    """The histogram with the batch taken in, whose records are in these bins, after so many records before."""
     assert batch.arm is not None
-    arm, cuts, compiled = batch.arm, batch.cuts(), batch.is_worth_compiling(0)
+    arm, cuts, compiled = batch.arm, batch.cuts(), batch.is_worth_compiling(before)
     into = histogram if len(cuts) == 2 else Histogram.empty(histogram.shape)
 
     def fold(start: int, stop: int) -> Histogram:
@@ -70,7 +71,7 @@ def fold_group_moments(moments: GroupMoments, batch: Batch) -> GroupMoments:
         folded = empty
         for at in range(start, stop, STEP):
             step = _PIECE if folded.frame.n else STEP  # a first frame is made from many records
-            pieces = _dealt(batch, at, min(at + STEP, stop), moments.shape.groups, step, compiled)
+            pieces = _Dealt(batch, at, min(at + STEP, stop), moments.shape.groups, step, compiled)
             folded = folded.fold_pieces(pieces, compiled=compiled)
         return folded
 
@@ -81,34 +82,41 @@ def fold_group_moments(moments: GroupMoments, batch: Batch) -> GroupMoments:
 
 
 @dataclass(frozen=True)
-class _Pieces:
-    """A stretch of a batch, piece by piece, as often as it is asked for."""
+class _Dealt:
+    """A part of a batch in steps, dealt to cells: piece by piece, as often as it is asked for."""
 
-    sums: Sums
     batch: Batch
-    predictor: Predictor | None
     start: int
     stop: int
+    groups: int
+    step: int
     compiled: bool
 
     def __iter__(self) -> Iterator[CellPiece]:
-        shape = self.sums.shape
-        for cell, rows, _, weight in _dealt(self.batch, self.start, self.stop, shape.groups, _PIECE, self.compiled):
-            x, y = rows[1 : len(rows) - shape.outcomes], rows[len(rows) - shape.outcomes :]
-            tilde = None if self.predictor is None else self.predictor.adjusted(x, y, compiled=self.compiled)
+        batch = self.batch
+        assert batch.arm is not None
+        for at in range(self.start, self.stop, self.step):
+            part = slice(at, min(at + self.step, self.stop))
+            arm, hashes = batch.arm[part], None if batch.key is None else batch.key[part]
+            if self.compiled and hashes is not None:
+                from foldaway.numerics.kernels.sums import cells
+
+                cell = cells(arm, hashes, self.groups)
+            else:
+                cell = cell_of(arm, None if hashes is None else group_of(hashes, self.groups), self.groups)
+            yield CellPiece(cell, batch.assemble(part), None, None if batch.weight is None else batch.weight[part])
+
+
+@dataclass(frozen=True)
+class _Adjusted:
+    """The same with the outcomes' ỹ, and without covariates."""
+
+    rows: _Dealt
+    outcomes: int
+    predictor: Predictor | None
+
+    def __iter__(self) -> Iterator[CellPiece]:
+        for cell, rows, _, weight in self.rows:
+            x, y = rows[1 : len(rows) - self.outcomes], rows[len(rows) - self.outcomes :]
+            tilde = None if self.predictor is None else self.predictor.adjusted(x, y, compiled=self.rows.compiled)
             yield CellPiece(cell, y, tilde, weight)
-
-
-def _dealt(batch: Batch, start: int, stop: int, groups: int, step: int, compiled: bool) -> Iterator[CellPiece]:
-    """A part of the batch in steps, dealt to cells."""
-    assert batch.arm is not None
-    for at in range(start, stop, step):
-        part = slice(at, min(at + step, stop))
-        arm, hashes = batch.arm[part], None if batch.key is None else batch.key[part]
-        if compiled and hashes is not None:
-            from foldaway.numerics.kernels.sums import cells
-
-            cell = cells(arm, hashes, groups)
-        else:
-            cell = cell_of(arm, None if hashes is None else group_of(hashes, groups), groups)
-        yield CellPiece(cell, batch.assemble(part), None, None if batch.weight is None else batch.weight[part])

@@ -109,23 +109,31 @@ class GroupMoments(ByCell):
         return int(self.records.sum())
 
     def fold_pieces(self, pieces: Iterable[CellPiece], *, compiled: bool) -> Self:
-        """Take records in that come in pieces, of which the first makes the frame if there is none yet."""
-        folded = self
+        """Take records in that come in pieces, of which the first makes the frame if there is none yet.
+
+        The pieces are gone through a second time if the frame did not suit them.
+        """
+        there = self
+        if not there.frame.n:
+            first = next(iter(pieces))
+            there = replace(self, frame=Frame.first(Block(first.y, first.weight), self.shape.row))
+        made = there._made(pieces, compiled)
+        if not there.frame.suits(factor_of(there._whole() + made._whole()), self.shape.row):
+            # From the rows: of directions that the frame lacks, products of them have lost the digits.
+            R = factor_of(there._whole())
+            for piece in pieces:
+                rows = there.frame.apply(Block(piece.y, piece.weight)).rows
+                R = append_rows(R, np.asfortranarray(rows.T))
+            there = there.rebase(Frame.of(R @ there.frame.F, self.shape.row, there.n + made.n))
+            made = there._made(pieces, compiled)
+        return there._plus(made)
+
+    def _made(self, pieces: Iterable[CellPiece], compiled: bool) -> Self:
+        """The moments of these records alone, in this frame."""
+        made = self.emptied()
         for piece in pieces:
-            rows, there = Block(piece.y, piece.weight), folded
-            if not folded.frame.n:
-                there = replace(folded, frame=Frame.first(rows, self.shape.row))
-            made = there.emptied()
             made._write(piece, compiled)
-            gram = made.moments.sum(axis=(0, 1))
-            if not there.frame.suits(factor_of(there._whole() + gram), self.shape.row):
-                # From the rows: of directions that the frame lacks, products of them have lost the digits.
-                R = append_rows(factor_of(there._whole()), np.asfortranarray(there.frame.apply(rows).rows.T))
-                there = there.rebase(Frame.of(R @ there.frame.F, self.shape.row, there.n + made.n))
-                made = there.emptied()
-                made._write(piece, compiled)
-            folded = there._plus(made)
-        return folded
+        return made
 
     def _write(self, piece: CellPiece, compiled: bool) -> None:
         """Add a piece's records to these moments, in place."""

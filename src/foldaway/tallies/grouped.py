@@ -248,7 +248,7 @@ class Grouped(ABC):
             strata = strata.fold(batch.by_stratum(len(strata.records) // batch.arms))
         return {
             "histograms": tuple(
-                fold_histogram(histogram, alike, bins)
+                fold_histogram(histogram, alike, bins, self.n)
                 for histogram, bins in zip(self.histograms, batch.bins, strict=True)
             ),
             "segments": tuple(

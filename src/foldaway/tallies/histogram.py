@@ -1,8 +1,8 @@
 """Histograms: records of an outcome by arm, group of units and bin.
 
 The bins are the plan's. With weights, a bin holds their sum and, where there are no groups, that of their squares. A
-histogram says of every record what its value is, to the width of a bin, and nothing else: it is kept, and only
-quantiles are told.
+histogram says of every record what its value is, to the width of a bin, and nothing else: it is kept, and what is told
+are quantiles, and survival curves at times between which enough units have left.
 """
 
 from __future__ import annotations

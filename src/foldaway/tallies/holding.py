@@ -31,6 +31,20 @@ def empty_holding(plan: Plan) -> Held:
     return _empty(plan) if plan.keeps_sums else Arms.empty(plan)
 
 
+def emptied(held: Held) -> Held:
+    """What a trial that holds this would hold of no records; coefficients that are fixed stay so.
+
+    Example:
+        >>> from foldaway.plan import Plan
+        >>> emptied(empty_holding(Plan(name="demo", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"]))).n
+        0
+    """
+    empty = empty_holding(held.plan)
+    if isinstance(held, Lean) and empty.unfixed:
+        return empty.fixed(held.predictor, why=held.why)
+    return empty
+
+
 def lean_cells(plan: Plan, column: str | None, levels: Sequence[str], why: str) -> Lean:
     """Sums of no records, of a segment or of all records, and why outcomes are not adjusted if they are not."""
     return _cells(plan, column, len(levels)).fixed(None, why=why)

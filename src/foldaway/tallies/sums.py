@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from foldaway.errors import EstimateError, StateError
 from foldaway.keeping.state import Array, decode_part
 from foldaway.numerics.block import CellPiece, Floats
-from foldaway.numerics.cell_sums import ABSOLUTE, CROSS, FIELDS, FIRST, MASS, RECORDS, SQUARE, TILDE, TOTAL, WEIGHT
+from foldaway.numerics.cell_sums import ABSOLUTE, CROSS, FIRST, MASS, SQUARE, TILDE, CellSums
 from foldaway.tallies.cells import ByCell, Sizes, cell_of
 
 # First-order sums move to another level when the mean is this many standard deviations away from the present one …
@@ -187,29 +187,32 @@ class Sums(ByCell):
         center = np.tile(level, (shape.arms, 1))
         for again in (True, False):
             sums, joint = _by_cell(shape, pieces, center, compiled)
-            arms = sums.sum(axis=1)
-            mass = _wide(arms[..., MASS], shape)
-            first, about = (_columns(arms, field, shape) for field in (FIRST, SQUARE))
-            square = about - _ratio(first**2, mass)
+            arms, cells = sums.second.sum(axis=1), (shape.arms, shape.groups, -1)
+            records, total = sums.records.reshape(cells), sums.total.reshape(cells)
+            mass = arms[..., : records.shape[-1], MASS] if shape.weighted else records.sum(axis=1)
+            mass = np.array(np.broadcast_to(mass, (shape.arms, shape.outcomes)))
+            first = _columns(arms, FIRST, shape) if shape.weighted else total.sum(axis=1)
+            about = _columns(arms, SQUARE, shape)
+            square = about - _ratio(first**2, _wide(mass, shape))
             if not (again and np.any(square < _APART * about)):
                 break
             # The arms lie far apart next to their spread: each about a mean of its own.
-            center = center + _ratio(first, mass)
-        records, weight = sums[..., 0, RECORDS].copy(), sums[..., : shape.outcomes if shape.missing else 1, WEIGHT]
+            center = center + _ratio(first, _wide(mass, shape))
+        everyone, weight = records, sums.weight.reshape(cells) if shape.weighted else None
         if shape.missing:
-            everyone = [(piece.cell, piece.weight) for piece in pieces]
-            counted = sum(np.bincount(cell, minlength=records.size) for cell, _ in everyone)
-            records[:] = np.reshape(counted, records.shape)
-            summed = sum(np.bincount(cell, w, minlength=records.size) for cell, w in everyone)
-            weight = np.concatenate([weight, np.reshape(summed, (*records.shape, 1))], axis=-1)
+            all_of_them, size = [(piece.cell, piece.weight) for piece in pieces], shape.arms * shape.groups
+            everyone = np.reshape(sum(np.bincount(c, minlength=size) for c, _ in all_of_them), (*cells[:2], 1)) + 0.0
+            if weight is not None:
+                summed = np.reshape(sum(np.bincount(c, w, minlength=size) for c, w in all_of_them), (*cells[:2], 1))
+                weight = np.concatenate([weight, summed], axis=-1)
         made = type(self)(
             shape,
             level,
-            records,
-            sums[..., RECORDS].copy() if shape.missing else None,
-            weight.copy() if shape.weighted else None,
-            _columns(sums, TOTAL, shape),
-            arms[..., MASS].copy(),
+            everyone[..., 0],
+            records if shape.missing else None,
+            weight,
+            total,
+            mass,
             first,
             about,
             arms[..., CROSS] if shape.adjusted else None,
@@ -231,7 +234,7 @@ class Sums(ByCell):
         square = self.square - away
         return replace(
             self,
-            total=self.total + self._by_column * moved[:, None],
+            total=self.total + self._by_column * moved[:, None] if moved.any() else self.total,
             first=self.first + mass * moved,
             square=np.where(square > _CANCELLED * away, square, 0.0),
             cross=cross,
@@ -355,8 +358,8 @@ class Sums(ByCell):
 
 def _by_cell(
     shape: SumsShape, pieces: Iterable[CellPiece], center: Floats, compiled: bool
-) -> tuple[Floats, Floats | None]:
-    """The sums of `numerics.cell_sums` about each arm's center, by arm and group; and those of pairs, by arm."""
+) -> tuple[CellSums, Floats | None]:
+    """The sums of `numerics.cell_sums` about each arm's center; and those of pairs, by arm."""
     if compiled:
         from foldaway.numerics.kernels.sums import add_joint, add_sums
     else:
@@ -364,20 +367,14 @@ def _by_cell(
     arms, outcomes, groups = shape.arms, shape.outcomes, shape.groups
     about = np.zeros((arms, outcomes, 2))
     about[..., : 1 + shape.adjusted] = center.reshape(arms, -1, outcomes).swapaxes(1, 2)
-    sums = np.zeros((arms, groups, outcomes, FIELDS))
+    _, _, _, adjusted, weighted, missing, _ = shape
+    sums = CellSums.zeros(arms, groups, outcomes, adjusted=adjusted, weighted=weighted, missing=missing)
     pairs = np.array(shape.pairs, dtype=np.intp)
     joint = np.zeros((arms * groups, len(pairs), 1 + shape.adjusted, 1 + shape.adjusted))
     for piece in pieces:
-        add_sums(piece, about, groups, shape.missing, sums.reshape(-1, outcomes, FIELDS))
+        add_sums(piece, about, groups, missing, sums)
         if len(pairs):
-            add_joint(piece, about, groups, shape.missing, pairs, joint)
-    if not shape.missing:
-        for field in (RECORDS, WEIGHT, MASS):
-            sums[..., field] = sums[..., :1, field]
-    if not shape.weighted:
-        sums[..., WEIGHT] = sums[..., MASS] = sums[..., RECORDS]
-        sums[..., FIRST] = sums[..., TOTAL]
-        sums[..., FIRST + TILDE] = sums[..., TOTAL + TILDE]
+            add_joint(piece, about, groups, missing, pairs, joint)
     return sums, joint.reshape(arms, groups, *joint.shape[1:]).sum(axis=1) if len(pairs) else None
 
 
@@ -403,6 +400,8 @@ def _columns(sums: Floats, field: int, shape: SumsShape) -> Floats:
 
 def _wide(by_outcome: Floats, shape: SumsShape) -> Floats:
     """What is known by outcome, by column."""
+    if not shape.adjusted:
+        return by_outcome
     return np.concatenate([by_outcome] * (1 + shape.adjusted), axis=-1)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from foldaway.effects import Effects
@@ -42,19 +44,20 @@ from foldaway.keeping.secret import Secret
 from foldaway.keeping.state import pack, unpack
 from foldaway.keeping.user_keys import FileKey
 from foldaway.numerics.block import Floats
+from foldaway.numerics.threads import cores, on_threads, one_core
 from foldaway.plan import Plan
 from foldaway.plan.arms import secret_arm
 from foldaway.records import Fault, Faults, check
 from foldaway.records.faults import FaultyBatch
 from foldaway.records.values import WRONG_TYPE
 from foldaway.table import ABSENT, html_table
-from foldaway.tallies import Held, Lean, empty_holding, grouped_of, restored_holding
+from foldaway.tallies import Held, Lean, emptied, empty_holding, grouped_of, restored_holding
 from foldaway.tallies.answer import read_answer
 from foldaway.tallies.levels import marked
 from foldaway.trial.chronicle import Chronicle
 from foldaway.trial.ending import finish_ending
 from foldaway.trial.key import TrialKey
-from foldaway.trial.units import Seen, with_batch
+from foldaway.trial.units import Seen, large_slices, with_batch
 
 if TYPE_CHECKING:
     from foldaway.auditing.finding import Audit
@@ -155,6 +158,9 @@ class Trial:
         """
         if self.plan.federated is not None and self.plan.unit is None:
             raise PlanError("the records of this plan stay on its devices: use foldaway.federated.Device.")
+        if slices := large_slices(data, self.plan):
+            with suppress(FaultyBatch):  # of which all is told below
+                return self._fold_slices(slices, text=text, unreadable=unreadable)
         batch, faults = check(data, self.plan, text=text, ragged=unreadable, key=self.secret.for_records())
         if len(batch) and self.plan.unlisted:
             batch = marked(batch, self.plan, self.secret.for_levels())
@@ -164,6 +170,24 @@ class Trial:
         # All of it or nothing, even if the thread is interrupted: the tallies are values.
         self.tallies, self.dropped, self.secret.mark = folded, self.dropped + faults, mark
         self.newcomers, self.seen = newcomers, seen
+
+    def _fold_slices(self, slices: Sequence[pa.Table], *, text: bool, unreadable: int) -> None:
+        """Take a large table in slice by slice, on all cores: nothing of it is copied as a whole."""
+        tallies, dropped, newcomers = self.tallies, self.dropped, self.newcomers
+
+        def fold(start: int, stop: int) -> Trial:
+            part = self.copy()
+            part.tallies, part.dropped, part.newcomers = emptied(tallies), Faults(), Newcomers()
+            with one_core():
+                for place in range(start, stop):
+                    part.fold(slices[place], text=text, unreadable=0 if place else unreadable)
+            return part
+
+        workers = min(cores(), len(slices))
+        for part in on_threads(fold, [len(slices) * worker // workers for worker in range(workers + 1)]):
+            tallies, dropped, mark = tallies + part.tallies, dropped + part.dropped, part.secret.mark
+            newcomers = (newcomers + part.newcomers).within(self.plan.privacy)
+        self.tallies, self.dropped, self.newcomers, self.secret.mark = tallies, dropped, newcomers, mark
 
     def fold_sums(self, answer: Any, *, label: str) -> None:
         """Take in the answer of a statement of `Plan.sql`: sums of records that stayed in their database.

@@ -5,14 +5,29 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from foldaway.keeping.cohort import Newcomers, may_write
 from foldaway.plan import Plan
 from foldaway.records.batch import Batch
+from foldaway.records.columns import slices_of
 from foldaway.tallies.sums import group_of
 
 _LOOK = 1_024  # records whose units are looked at together
+
+
+SLICE = 1 << 17
+"""Records of a large table that are folded at a time."""
+
+
+def large_slices(data: Any, plan: Plan) -> list[pa.Table]:
+    """A large table slice by slice, for plans that ask no more of a batch than of its records; else none."""
+    if not isinstance(data, pa.Table) or data.num_rows < 2 * SLICE:
+        return []
+    if plan.whole_units or plan.unlisted or plan.bootstrap is not None or plan.federated is not None:
+        return []
+    return slices_of(data, SLICE)
 
 
 def with_batch(before: Newcomers, batch: Batch, plan: Plan) -> Newcomers:

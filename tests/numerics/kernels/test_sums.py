@@ -7,7 +7,7 @@ import pytest
 
 from foldaway.numerics import cell_sums
 from foldaway.numerics.block import CellPiece
-from foldaway.numerics.cell_sums import FIELDS
+from foldaway.numerics.cell_sums import CellSums
 from foldaway.numerics.kernels import sums
 
 CELLS, GROUPS = 8, 4
@@ -25,15 +25,19 @@ def test_the_sums_are_those_of_numpy(n: int, missing: bool, weighted: bool, tild
     cell, weight = rng.integers(0, CELLS, n), rng.uniform(0.5, 2, n) if weighted else None
     piece = CellPiece(cell, y, ty if tilde else None, weight)
     about = rng.normal(size=(CELLS // GROUPS, 2, 2))
-    ours, theirs = np.ones((2, CELLS, 2, FIELDS))  # they are added to what is there
-    for add, to in ((sums.add_sums, ours), (cell_sums.add_sums, theirs)):
+    both = []
+    for add in (sums.add_sums, cell_sums.add_sums):
+        to = CellSums.zeros(CELLS // GROUPS, GROUPS, 2, adjusted=tilde, weighted=weighted, missing=missing)
+        to.total[:] = to.second[:] = 1  # they are added to what is there
         add(piece, about, GROUPS, missing, to)
-    np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-11)
-    assert np.isfinite(ours).all()
-    ours, theirs = np.ones((2, CELLS, 1, 1 + tilde, 1 + tilde))
-    for multiply, to in ((sums.add_joint, ours), (cell_sums.add_joint, theirs)):
+        both.append(to)
+    for ours, theirs in zip(*both, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-11)
+        assert np.isfinite(ours).all()
+    joint = np.ones((2, CELLS, 1, 1 + tilde, 1 + tilde))
+    for multiply, to in ((sums.add_joint, joint[0]), (cell_sums.add_joint, joint[1])):
         multiply(piece, about, GROUPS, missing, np.array([[0, 1]]), to)
-    np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-11)
+    np.testing.assert_allclose(joint[0], joint[1], rtol=1e-12, atol=1e-11)
 
 
 @pytest.mark.parametrize("n", [1, 255, 257, 1000])

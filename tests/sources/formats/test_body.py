@@ -280,14 +280,6 @@ def test_a_plan_whose_columns_json_cannot_name_is_told_so() -> None:
 # Limits.
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_the_limit_of_the_body(name: str) -> None:
-    media_type, write = FORMATS[name]
-    body = write(rows(50))
-    assert decoded(body, media_type, max_body=len(body)).records.num_rows == 50
-    assert refusal(body, media_type, max_body=len(body) - 1).status == 413
-
-
 @pytest.mark.parametrize("encoding", [None, "gzip", "x-gzip", "zstd", "ZSTD"])
 @pytest.mark.parametrize("name", ["arrow", "ndjson", "json"])
 def test_the_limit_of_the_unpacked_body(name: str, encoding: str | None) -> None:

@@ -18,7 +18,7 @@ from foldaway.evidence.verifying import chain_faults
 from foldaway.keeping.locks import locked
 from foldaway.keeping.saved import StreamPositions, load
 from foldaway.sources.formats.files import ReadOptions
-from foldaway.sources.runs.backlog import Backlog, Outcome, files_of
+from foldaway.sources.runs.backlog import Backlog, RunOutcome, files_of
 from foldaway.sources.runs.folding import fold_files
 from foldaway.sources.runs.shares import shares_of
 from foldaway.tallies import Grouped
@@ -55,7 +55,7 @@ def counted(state: Path, plan: fa.Plan = PLAN) -> list[int]:
     return times
 
 
-def fold(folder: Path, state: Path, *, resume: bool = True, delete: bool = False, processes: int = 1) -> Outcome:
+def fold(folder: Path, state: Path, *, resume: bool = True, delete: bool = False, processes: int = 1) -> RunOutcome:
     with Backlog(PLAN, state, resume=state if resume else None, delete_after=delete) as backlog:
         return backlog.fold(backlog.find([str(folder / "*.csv")]), ReadOptions(), processes=processes)
 
@@ -385,7 +385,7 @@ def test_a_file_of_which_nothing_was_folded_is_never_deleted(folder: Path, tmp_p
     bad.write_text("group,low,high\n" + 'a,"1,5",0\nb,"2,5",0\n' * 30)
     mixed.write_text("group,low,high\na,1,0\nb,x,0\n")
 
-    def again() -> Outcome:
+    def again() -> RunOutcome:
         with Backlog(plan, state, resume=state, delete_after=True) as backlog:
             return backlog.fold(backlog.find([str(folder / "*.csv")]), ReadOptions(), processes=processes)
 

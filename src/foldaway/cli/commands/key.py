@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,7 +10,8 @@ import typer
 
 from foldaway.cli.terminal.connecting import extra
 from foldaway.cli.terminal.server_settings import Config, Data, Database, KeyFile, PasswordFile, VersionKeys, opened
-from foldaway.errors import ServerError
+from foldaway.cli.terminal.words import in_lines
+from foldaway.errors import ServerError, many
 
 app = typer.Typer()
 
@@ -32,6 +34,14 @@ def key(
     key_file: KeyFile = None,
     database_password_file: PasswordFile = None,
     version_keys: VersionKeys = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="For rotate: keep the key, and move the trials of --data to this empty PostgreSQL database, "
+            "postgresql://…, encrypted anew. Stop the server first.",
+        ),
+    ] = None,
     config: Config = None,
 ) -> None:
     """Create or replace the key that encrypts a server's trials.
@@ -39,16 +49,48 @@ def key(
     Keep the key apart from the data, and do not lose it. The options are for rotate, which needs the server's
     database and the key that it has now.
     """
+    if to is not None and action != "rotate":
+        raise ServerError("--to goes with rotate: foldaway key rotate --data FOLDER --to postgresql://….")
     if (file is None) != (action == "rotate"):
         raise ServerError("say where to write the new key: foldaway key new FILE. To replace it: foldaway key rotate.")
     if file is not None:
         _create(file)
+        return
+    if to is not None:
+        _move(to, data, database, key_file, database_password_file, version_keys)
         return
     store = opened(data, database, key_file, database_password_file, version_keys, new=False)
     from foldaway.service.database.store import rotate_key
 
     rotate_key(store)
     print("Everything stored is now encrypted under a new key; the old one is gone.")
+
+
+def _move(
+    to: str,
+    data: Path | None,
+    database: str | None,
+    key_file: Path | None,
+    password_file: Path | None,
+    version_keys: Path | None,
+) -> None:
+    """Move the trials of a folder to a database, and say how they are served from there."""
+    with extra():
+        from foldaway.service.moving import move
+        from foldaway.service.server import Settings
+
+    moved = move(
+        Settings(data, database, key_file=key_file, password_file=password_file, version_keys=version_keys), to
+    )
+    how_much = (
+        "They had been moved before"
+        if moved.trials is None or moved.tokens is None
+        else f"{many(moved.trials, 'trial')} and {many(moved.tokens, 'token')} were moved"
+    )
+    print(in_lines(f"{how_much} to {moved.place}. {data} is not served any more; its databases are destroyed."))
+    print("Serve them from there, with the same key:\n")
+    key = "" if "FOLDAWAY_KEY" in os.environ and key_file is None else f" --key-file {key_file or f'{data}/master.key'}"
+    print(f"  foldaway serve --database {moved.place}{key}")
 
 
 def _create(file: str) -> None:

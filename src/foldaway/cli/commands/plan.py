@@ -25,7 +25,7 @@ from foldaway.sources.formats.paths import Stdin, expand
 
 if TYPE_CHECKING:
     from foldaway.plan import Outcome
-    from foldaway.planning.drafting import Look, Roles
+    from foldaway.planning.drafting import Roles, SeenRecords
 
 app = typer.Typer(name="plan", help="Create and check plans.", no_args_is_help=True)
 
@@ -265,13 +265,13 @@ def _require_columns(file: Path, columns: Sequence[str], wanted: Sequence[str]) 
         raise PlanError(f"{file} has no column {missing[0]!r}{hint} Its columns are: {', '.join(columns)}.")
 
 
-def _look(file: Path, delimiter: str | None, roles: Roles) -> Look:
+def _look(file: Path, delimiter: str | None, roles: Roles) -> SeenRecords:
     """Through the whole file once."""
-    from foldaway.planning.drafting import Look
+    from foldaway.planning.drafting import SeenRecords
     from foldaway.sources.formats.chunk import WantedColumns
     from foldaway.sources.formats.files import ReadOptions, read
 
-    look = Look(roles)
+    look = SeenRecords(roles)
     wanted = WantedColumns(tuple(roles.numeric), tuple(roles.named))
     with file_progress([file], "reading") as progress:
         for batch in read(file, wanted, ReadOptions(None, delimiter), progress=partial(progress, file)):

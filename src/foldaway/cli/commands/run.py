@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from foldaway.cli.terminal.sums import DatabaseSums
     from foldaway.keeping.saved import Positions
     from foldaway.sources.formats.files import ReadOptions
-    from foldaway.sources.runs.backlog import Backlog, Outcome
+    from foldaway.sources.runs.backlog import Backlog, RunOutcome
 
 app = typer.Typer()
 
@@ -218,7 +218,7 @@ def _fold_backlog(backlog: Backlog, patterns: Sequence[str], options: ReadOption
             tell(f"{path}: no record of it was folded" + ("; it was not deleted" if backlog.delete_after else ""))
 
 
-def _tell_rest(outcome: Outcome, plan: fa.Plan, save: Path) -> None:
+def _tell_rest(outcome: RunOutcome, plan: fa.Plan, save: Path) -> None:
     """Say what was not folded, where the state is, and what was deleted."""
     for pattern in outcome.absent:
         tell(
@@ -238,7 +238,7 @@ def _tell_rest(outcome: Outcome, plan: fa.Plan, save: Path) -> None:
     _tell_saved(outcome, save)
 
 
-def _tell_saved(outcome: Outcome, save: Path) -> None:
+def _tell_saved(outcome: RunOutcome, save: Path) -> None:
     """Say where the state is, and which files were deleted once their records were in it."""
     from foldaway.trial import fixed_by
 

@@ -121,8 +121,6 @@ def issue(
         )
     if (team is None) != (scope != "team"):
         raise ServerError("a team's token, and no other, names its team: foldaway token issue team --team NAME.")
-    if trial is not None and scope not in ("ingest", "site", "read"):
-        raise ServerError(f"this token is for no single trial: foldaway token issue {scope}, without a trial.")
     if (preset or revoke_others) and scope != "admin":
         raise ServerError("--preset and --revoke-others are for admin tokens.")
     offline = data is not None or database is not None
@@ -138,6 +136,8 @@ def issue(
         from foldaway.service.keys.tokens import Wanted
 
         wanted = Wanted(scope, trial, units, team, label, expires)
+        if (fault := wanted.fault()) is not None:
+            raise ServerError(fault)
         print(tokens.replace_admins(wanted) if revoke_others else tokens.issue(wanted)[1])
     elif not server or not token:
         raise ServerError(

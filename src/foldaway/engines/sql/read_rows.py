@@ -153,7 +153,11 @@ class ReadRows:
             BEYOND: lambda value: self.sound(name, exp.or_(value < number(lower), value > number(upper))),
             CLIPPED: lambda value: self.sound(name, exp.or_(value < number(lower), value > number(upper))),
         }
-        return of_numbers[rule](self.number(name))
+        domain = next((each for each in self.plan.domains.get(name, ()) if each.rule == rule), None)
+        if domain is None:
+            return of_numbers[rule](self.number(name))
+        values = [self.number(name).eq(number(each)) for each in domain.only]
+        return self.sound(name, exp.not_(exp.or_(*values)) if values else self.number(name) < number(domain.least))
 
     def sound(self, name: str, test: Expression) -> Expression:
         """The test, but for NaN where that is no fault: some databases have it larger than any number."""

@@ -20,7 +20,7 @@ from foldaway.engines.sql.read_rows import ReadRows, parsed
 from foldaway.engines.sql.tree import ZERO, case, field, literal, named, plus, present, product
 from foldaway.errors import PlanError, did_you_mean
 from foldaway.plan import Plan
-from foldaway.plan.outcomes import Binning, Bins
+from foldaway.plan.outcomes import Binning, Bins, Exits
 from foldaway.plan.outcomes.binning import NUDGE
 from foldaway.plan.vocabulary import MOMENTS, SIPHASH
 from foldaway.tallies.answer import (
@@ -173,7 +173,9 @@ class _Statement(ReadRows):
         return [value - exp.paren(each) for value, each in zip(values, predicted, strict=True)]
 
     def bin(self, bins: Binning) -> Expression:
-        """The bin of a record: see `Bins.of`."""
+        """The bin of a record: see `Bins.of` and `Exits.codes`."""
+        if isinstance(bins, Exits):
+            return self.exit(bins)
         assert isinstance(bins, Bins)
         value, scale, last = self.own(bins.column), bins.scale, bins.within
         if bins.logarithmic:
@@ -187,6 +189,14 @@ class _Statement(ReadRows):
             (value >= number(bins.upper), last),
             (present(value), case((inside > last, last), other=inside)),
         )
+
+    def exit(self, exits: Exits) -> Expression:
+        """The bin of an exit."""
+        time, event, last = self.own(exits.column), self.own(exits.event), exits.stretches
+        place = exp.paren(time * number(last / exits.until) - number(NUDGE))
+        end = cast(exp.Ceil(this=place), "bigint")
+        both = exp.and_(present(time), present(event))
+        return case((exp.and_(both, place > last), 2 * last), (both, 2 * end + cast(event, "bigint")))
 
     def centers(self) -> exp.Select:
         """What sums are about: the arm's mean of each value."""

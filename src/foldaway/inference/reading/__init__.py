@@ -14,6 +14,7 @@ from foldaway.inference.reading.mean import mean_levels, total_levels
 from foldaway.inference.reading.quantile import quantile_levels
 from foldaway.inference.reading.ratio import ratio_levels
 from foldaway.inference.reading.source import Source
+from foldaway.inference.reading.survival import survival_levels
 from foldaway.plan.vocabulary import COMPLIERS
 
 READERS: dict[str, Callable[[Source], Levels]] = {
@@ -22,6 +23,7 @@ READERS: dict[str, Callable[[Source], Levels]] = {
     "ratio": ratio_levels,
     "quantile": quantile_levels,
     "total": total_levels,
+    "survival": survival_levels,
 }
 
 OWN_READERS: dict[str, Callable[[Source], Levels]] = {COMPLIERS: complier_levels}

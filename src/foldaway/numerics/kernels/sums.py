@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldaway.numerics.block import Arms, CellPiece, Cells, Floats, Hashes
-from foldaway.numerics.cell_sums import ABSOLUTE, CROSS, FIRST, MASS, RECORDS, SQUARE, TILDE, TOTAL, WEIGHT
+from foldaway.numerics.cell_sums import ABSOLUTE, CROSS, FIRST, LANES, MASS, SQUARE, TILDE, CellSums
 from foldaway.numerics.kernels.compiling import njit, njit_part, run
 
 
@@ -28,9 +28,9 @@ def _cells(arm: Arms, hashes: Hashes, groups: int, cell: Cells) -> None:
         cell[i] = np.intp(arm[i]) * groups + np.intp(hashes[i] & np.uint64(groups - 1))
 
 
-def add_sums(piece: CellPiece, about: Floats, groups: int, missing: bool, sums: Floats) -> None:
-    """Add records to the sums of their cells, as `foldaway.numerics.cell_sums.add_sums` does."""
-    run(_add_sums, *_arrays(piece), about, groups, missing, sums)
+def add_sums(piece: CellPiece, about: Floats, groups: int, missing: bool, sums: CellSums) -> None:
+    """Add records to the sums of their cells and arms, as `foldaway.numerics.cell_sums.add_sums` does."""
+    run(_add_sums, *_arrays(piece), about, groups, missing, *sums)
 
 
 def _arrays(piece: CellPiece) -> tuple[Cells, Floats, Floats, Floats]:
@@ -42,35 +42,46 @@ def _arrays(piece: CellPiece) -> tuple[Cells, Floats, Floats, Floats]:
 
 @njit
 def _add_sums(
-    cell: Cells, y: Floats, tilde: Floats, weight: Floats, about: Floats, groups: int, missing: bool, sums: Floats
+    cell: Cells,
+    y: Floats,
+    tilde: Floats,
+    weight: Floats,
+    about: Floats,
+    groups: int,
+    missing: bool,
+    records: Floats,
+    weights: Floats,
+    total: Floats,
+    second: Floats,
 ) -> None:
     adjusted, weighted, shift = len(tilde) > 0, len(weight) > 0, np.uintp(_shift(groups))
+    lanes = np.uintp(LANES - 1)
     for o in range(len(y)):
-        counted = missing or o == 0
+        counted, t = missing or o == 0, o + len(y)
         for i in range(len(cell)):
             v, c = y[o, i], np.uintp(cell[i])  # an index without a sign needs no check of it
             if missing and v != v:
                 continue
             w = weight[i] if weighted else 1.0
-            d = v - about[c >> shift, o, 0]
+            arm, lane = c >> shift, c & lanes
+            d1 = w * (v - about[arm, o, 0])
             if counted:
-                sums[c, o, RECORDS] += 1.0
+                records[c, o] += 1.0
                 if weighted:
-                    sums[c, o, WEIGHT] += w
-                    sums[c, o, MASS] += w * w
-            d1 = w * d
-            sums[c, o, TOTAL] += d1
-            sums[c, o, ABSOLUTE] += w * abs(v)
-            sums[c, o, SQUARE] += d1 * d1
+                    weights[c, o] += w
+                    second[arm, lane, o, MASS] += w * w
+            total[c, o] += d1
+            second[arm, lane, o, ABSOLUTE] += w * abs(v)
+            second[arm, lane, o, SQUARE] += d1 * d1
             if weighted:
-                sums[c, o, FIRST] += w * d1
+                second[arm, lane, o, FIRST] += w * d1
             if adjusted:
-                e1 = w * (tilde[o, i] - about[c >> shift, o, 1])
-                sums[c, o, TOTAL + TILDE] += e1
-                sums[c, o, SQUARE + TILDE] += e1 * e1
-                sums[c, o, CROSS] += d1 * e1
+                e1 = w * (tilde[o, i] - about[arm, o, 1])
+                total[c, t] += e1
+                second[arm, lane, o, SQUARE + TILDE] += e1 * e1
+                second[arm, lane, o, CROSS] += d1 * e1
                 if weighted:
-                    sums[c, o, FIRST + TILDE] += w * e1
+                    second[arm, lane, o, FIRST + TILDE] += w * e1
 
 
 @njit_part

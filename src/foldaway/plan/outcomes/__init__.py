@@ -9,15 +9,32 @@ from __future__ import annotations
 
 from foldaway.plan.outcomes.binning import Binning
 from foldaway.plan.outcomes.bins import Bins
+from foldaway.plan.outcomes.domain import Domain
+from foldaway.plan.outcomes.exits import Exits
 from foldaway.plan.outcomes.mean import Mean
 from foldaway.plan.outcomes.outcome import Outcome
 from foldaway.plan.outcomes.quantile import Quantile
 from foldaway.plan.outcomes.ratio import Ratio
 from foldaway.plan.outcomes.share import Share
+from foldaway.plan.outcomes.survival import Survival
 from foldaway.plan.outcomes.total import Total
 from foldaway.plan.outcomes.value import Value
 
-KINDS: dict[str, type[Outcome]] = {kind.KIND: kind for kind in (Mean, Share, Ratio, Quantile, Total)}
+KINDS: dict[str, type[Outcome]] = {kind.KIND: kind for kind in (Mean, Share, Ratio, Quantile, Total, Survival)}
 Outcome.KINDS.update(KINDS)
 
-__all__ = ["KINDS", "Binning", "Bins", "Mean", "Outcome", "Quantile", "Ratio", "Share", "Total", "Value"]
+__all__ = [
+    "KINDS",
+    "Binning",
+    "Bins",
+    "Domain",
+    "Exits",
+    "Mean",
+    "Outcome",
+    "Quantile",
+    "Ratio",
+    "Share",
+    "Survival",
+    "Total",
+    "Value",
+]

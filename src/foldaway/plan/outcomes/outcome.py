@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from foldaway.errors import PlanError, did_you_mean
 from foldaway.plan.outcomes.binning import Binning
+from foldaway.plan.outcomes.domain import Domain
 from foldaway.plan.outcomes.value import Value
 from foldaway.plan.part import Part, settings_of
 from foldaway.plan.vocabulary import ESTIMATORS, Need
@@ -52,7 +53,7 @@ class Outcome(Part, frozen=True, kw_only=True):
     TABLE: ClassVar[str] = "outcomes"
     KIND: ClassVar[str] = ""
     LEVEL: ClassVar[str] = "mean"
-    """What an arm's level of it is."""
+    """What an arm's level is of all outcomes of the kind, unless they say otherwise (`level`)."""
     READ_BY: ClassVar[tuple[str, ...]] = tuple(name for name, word in ESTIMATORS.items() if not word.own)
     """The estimators that it has, if the plan has them."""
     NEEDS: ClassVar[tuple[Need, ...]] = ()
@@ -79,6 +80,11 @@ class Outcome(Part, frozen=True, kw_only=True):
         return f"[[{cls.TABLE}]]"
 
     @property
+    def level(self) -> str:
+        """What an arm's level of it is."""
+        return self.LEVEL
+
+    @property
     @abstractmethod
     def values(self) -> tuple[Value, ...]:
         """The numbers of a record that it is computed from: each kind has its own."""
@@ -87,6 +93,11 @@ class Outcome(Part, frozen=True, kw_only=True):
     def binning(self) -> Binning | None:
         """That of the histogram that it is read from, if it is."""
         return None
+
+    @property
+    def domains(self) -> Mapping[str, Domain]:
+        """By column, what its numbers may be, where not every number makes sense."""
+        return {}
 
     @property
     def default_name(self) -> str:

@@ -5,6 +5,6 @@ Probabilities are never taken from the counts, or the sample-ratio check would c
 """
 
 from foldaway.planning.drafting.draft import Draft, draft
-from foldaway.planning.drafting.look import Look, Roles
+from foldaway.planning.drafting.look import Roles, SeenRecords
 
-__all__ = ["Draft", "Look", "Roles", "draft"]
+__all__ = ["Draft", "Roles", "SeenRecords", "draft"]

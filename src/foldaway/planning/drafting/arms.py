@@ -19,7 +19,7 @@ _RARE = 0.01
 _CONTROLS = ("control", "ctrl", "placebo", "baseline", "base", "default", "off", "old", "a", "0", "false", "no")
 
 
-class Arms(NamedTuple):
+class SeenArms(NamedTuple):
     """The arms of a column.
 
     Attributes:
@@ -38,7 +38,7 @@ class Arms(NamedTuple):
         return {value: code for code, values in enumerate(self.values.values()) for value in values}
 
 
-def arms_in(column: str, counts: Mapping[str, int], control: str | None = None) -> Arms:
+def arms_in(column: str, counts: Mapping[str, int], control: str | None = None) -> SeenArms:
     """The arms that a column names, given how many records have each value of it.
 
     Values that differ in capitals and blanks alone are one arm, and so is a rare value that differs by a slip of the
@@ -68,7 +68,7 @@ def arms_in(column: str, counts: Mapping[str, int], control: str | None = None) 
     values = {arm: found[arm] for arm in [first, *sorted(found.keys() - {first})]}
     names = _names(list(values))
     unclear = {value: n for plain in rare if plain in spelled for value, n in spelled[plain].items()}
-    return Arms(dict(zip(names or values, values.values(), strict=True)), unclear, bool(names))
+    return SeenArms(dict(zip(names or values, values.values(), strict=True)), unclear, bool(names))
 
 
 def spellings(values: Sequence[str]) -> list[str]:

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from foldaway.errors import many
 from foldaway.plan import Plan
 from foldaway.plan.analysis import SLIPS
-from foldaway.planning.drafting.arms import FEWEST_RECORDS, Arms, spellings
-from foldaway.planning.drafting.look import Look, Units
+from foldaway.planning.drafting.arms import FEWEST_RECORDS, SeenArms, spellings
+from foldaway.planning.drafting.look import SeenRecords, SeenUnits
 
 
 class Slip(NamedTuple):
@@ -20,7 +20,7 @@ class Slip(NamedTuple):
     instead: str = ""
 
 
-def slips(look: Look, arms: Arms, units: Units | None) -> Iterator[Slip]:
+def slips(look: SeenRecords, arms: SeenArms, units: SeenUnits | None) -> Iterator[Slip]:
     """What records are faulty for. An arm or a level that a single record has is not named: it might be a name."""
     for arm, values in arms.values.items():
         for value in (each for each in values if each not in spellings(values)):
@@ -45,7 +45,7 @@ def slips(look: Look, arms: Arms, units: Units | None) -> Iterator[Slip]:
 
 
 def assumptions(
-    look: Look, plan: Plan, arms: Arms, units: Units | None, faulty: list[Slip], *, control: str | None
+    look: SeenRecords, plan: Plan, arms: SeenArms, units: SeenUnits | None, faulty: list[Slip], *, control: str | None
 ) -> Iterator[str]:
     """A sentence for each thing that is assumed in a plan for these records."""
     yield from _of_arms(arms, control)
@@ -84,7 +84,7 @@ def assumptions(
         )
 
 
-def _of_arms(arms: Arms, control: str | None) -> Iterator[str]:
+def _of_arms(arms: SeenArms, control: str | None) -> Iterator[str]:
     replace = "Replace these with the probabilities used for the allocation."
     yield f"Assumed: equal probabilities for {', '.join(arms.values)}. {replace}"
     for arm, values in arms.values.items():
@@ -99,7 +99,7 @@ def _of_arms(arms: Arms, control: str | None) -> Iterator[str]:
         yield f'Assumed: "{first}" is the control arm (it is listed first); --control names another.'
 
 
-def _of_units(look: Look, plan: Plan, units: Units | None) -> Iterator[str]:
+def _of_units(look: SeenRecords, plan: Plan, units: SeenUnits | None) -> Iterator[str]:
     column = look.roles.unit
     if column is None:
         yield (

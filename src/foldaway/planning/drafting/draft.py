@@ -13,7 +13,7 @@ from foldaway.plan import Outcome, Plan
 from foldaway.plan.analysis import SLIPS
 from foldaway.planning.drafting.arms import FEWEST_RECORDS, arms_in, spellings
 from foldaway.planning.drafting.assumed import assumptions, slips
-from foldaway.planning.drafting.look import Look
+from foldaway.planning.drafting.look import SeenRecords
 
 
 class Draft(NamedTuple):
@@ -30,7 +30,7 @@ class Draft(NamedTuple):
         return "\n".join([*comments, "", settings, *_unsaid(self.plan), table + rest])
 
 
-def draft(look: Look, name: str, control: str | None = None) -> Draft:
+def draft(look: SeenRecords, name: str, control: str | None = None) -> Draft:
     """A plan for the records that were looked at.
 
     Raises:
@@ -39,8 +39,8 @@ def draft(look: Look, name: str, control: str | None = None) -> Draft:
     Example:
         >>> import pyarrow as pa
         >>> from foldaway.plan import Mean
-        >>> from foldaway.planning.drafting.look import Look, Roles
-        >>> look = Look(Roles("arm", [Mean("y")]))
+        >>> from foldaway.planning.drafting.look import SeenRecords, Roles
+        >>> look = SeenRecords(Roles("arm", [Mean("y")]))
         >>> look.add(pa.record_batch({"arm": ["new", "old"] * 60, "y": [1.5, 2.0] * 60}))
         >>> draft(look, "first").plan.arms
         {'old': 0.5, 'new': 0.5}
@@ -83,7 +83,7 @@ def _rounded(number: int) -> int:
     return round(number, 2 - len(str(number))) if number > 99 else max(number, 1)
 
 
-def _levels(look: Look, column: str) -> list[str]:
+def _levels(look: SeenRecords, column: str) -> list[str]:
     """Those that were asked for, or all that several records have, whose others are then unlisted."""
     listed = look.roles.levels[column]
     if listed is not None:
@@ -97,12 +97,12 @@ def _levels(look: Look, column: str) -> list[str]:
     return found
 
 
-def _outcome(look: Look, outcome: Outcome) -> Outcome:
+def _outcome(look: SeenRecords, outcome: Outcome) -> Outcome:
     lacking = any(look.missing[column] for column in outcome.columns)
     return msgspec.structs.replace(outcome, missing="allowed") if lacking else outcome
 
 
-def _require_usable(look: Look) -> None:
+def _require_usable(look: SeenRecords) -> None:
     """Refuse columns of which more values are wrong than single slips would be."""
     roles = look.roles
     for column, n in (look.texts + look.unlisted).items():

@@ -61,14 +61,14 @@ class Roles(NamedTuple):
         return list(dict.fromkeys([self.arm, *self.levels, *self.segments, *unit]))
 
 
-class Units(NamedTuple):
+class SeenUnits(NamedTuple):
     """How many units there are, and how many of them have records in several arms."""
 
     number: int
     in_several_arms: int
 
 
-class Look:
+class SeenRecords:
     """What the records seen so far tell of the columns.
 
     Attributes:
@@ -81,10 +81,10 @@ class Look:
 
     Example:
         >>> from foldaway.plan import Mean
-        >>> look = Look(Roles("arm", [Mean("y")], unit="id"))
+        >>> look = SeenRecords(Roles("arm", [Mean("y")], unit="id"))
         >>> look.add(pa.record_batch({"arm": ["a", "b", "b"], "y": [1.0, None, 2.0], "id": ["1", "2", "2"]}))
         >>> look.arms["b"], look.missing["y"], look.units({"a": 0, "b": 1})
-        (2, 1, Units(number=2, in_several_arms=0))
+        (2, 1, SeenUnits(number=2, in_several_arms=0))
     """
 
     def __init__(self, roles: Roles) -> None:
@@ -123,7 +123,7 @@ class Look:
             there_is = pc.is_valid(units)
             self._add_units(units.filter(there_is), arms.filter(there_is))
 
-    def units(self, arms: Mapping[str, int]) -> Units | None:
+    def units(self, arms: Mapping[str, int]) -> SeenUnits | None:
         """The units, given by number the arm of each value of its column; None if there are none, or too many.
 
         Records whose arm is none of these do not count.
@@ -137,7 +137,7 @@ class Look:
         pairs = (pairs & ~np.uint64(_NO_ARM)) | numbered[(pairs & np.uint64(_NO_ARM)).astype(int)]
         pairs = np.unique(pairs[pairs & np.uint64(_NO_ARM) != _NO_ARM])
         _, arms_of = np.unique(pairs >> np.uint64(_ARM_BITS), return_counts=True)
-        return Units(len(arms_of), int((arms_of > 1).sum()))
+        return SeenUnits(len(arms_of), int((arms_of > 1).sum()))
 
     def _add_levels(self, column: str, values: pa.Array, listed: Sequence[str] | None) -> None:
         counts = _counted(values)

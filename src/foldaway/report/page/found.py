@@ -28,6 +28,7 @@ from foldaway.report.drawing.figures import axis_over, axis_row, box_row
 from foldaway.report.drawing.markup import Html, html, named, tag
 from foldaway.report.page.document import Section, badge, card, details, table
 from foldaway.report.page.forest import forest
+from foldaway.report.page.survival import survival
 from foldaway.table import number, places_for
 
 Spreads = Mapping[tuple[str, str], DistributionForm]
@@ -78,7 +79,8 @@ def _card(effects: Effects, judged: Sequence[tuple[Comparison, Verdict]], spread
     ]
     labels = [html(named(lead.arm)) for lead in leads]
     plot = forest(effects, leads, labels)
-    return card(named(effects.heading(those[0].outcome)), sentences, plot, more)
+    drawn = [survival(effects, each) for each in effects.curves if each.outcome == those[0].outcome]
+    return card(named(effects.heading(those[0].outcome)), sentences, plot, drawn, more)
 
 
 def mark(said: Verdict) -> Html:
@@ -152,7 +154,7 @@ def _meaning(effects: Effects, row: Effect, said: Verdict, places: int | None) -
 
 def _all_numbers(effects: Effects, comparison: Comparison, spreads: Spreads | None) -> Html:
     lead = comparison.lead
-    level = effects.plan.outcome(lead.outcome).LEVEL
+    level = effects.plan.outcome(lead.outcome).level
     reason = tag(
         "p",
         "The main estimate is ",

@@ -75,7 +75,10 @@ _GROUPED = {
     "released": ("Release", "counts and sums with noise, by arm and group; the exact ones are gone"),
     "segments": ("Segments", "the same counts and sums, by level of each segment"),
     "strata": ("Strata", "counts, sums and spreads, by arm and stratum"),
-    "histograms": ("Histograms", "how many records have a value in each bin, by arm and group of units: for quantiles"),
+    "histograms": (
+        "Histograms",
+        "how many records have a value in each bin, by arm and group of units: for quantiles and survival",
+    ),
     "why": ("Reason", "why outcomes are not adjusted, if they are not"),
 }
 

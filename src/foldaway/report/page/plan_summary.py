@@ -51,7 +51,7 @@ def _roles(plan: Plan) -> list[list[str]]:
     rows = [[plan.arm, "arm", f'{arms}; "{plan.control}" is the control arm']]
     for outcome in plan.outcomes:
         compared = [
-            f"compared by its {outcome.LEVEL}",
+            f"compared by its {outcome.level}",
             f"asks whether an arm is {outcome.wanted}" if outcome.wanted else "",
             f"{outcome.better} is better" if outcome.better else "",
             "may be missing" if outcome.missing == "allowed" else "",
@@ -186,8 +186,8 @@ def _rich(plan: Plan) -> list[str]:
     said = []
     if plan.bins:
         said.append(
-            "Quantiles are read from histograms, which hold the value of every record, to the width of a bin, without "
-            "anything else about it. They are stored encrypted and never shown."
+            "Quantiles and survival are read from histograms, which hold the value of every record, to the width of a "
+            "bin, without anything else about it. They are stored encrypted and never shown."
         )
     if plan.covariates and plan.coefficients is None:
         said.append(

@@ -107,14 +107,7 @@ def vacuum(engine: sa.Engine, table: sa.Table) -> None:
 
 def postgres_engine(address: str, password: str | None = None) -> sa.Engine:
     """An engine for a PostgreSQL database, with a password that is not in its address, if there is one."""
-    try:
-        url = sa.make_url(address)
-        backend = url.get_backend_name()
-    except (sa.exc.ArgumentError, ValueError):
-        backend = ""
-    if backend not in ("postgresql", "postgres"):
-        # The address may hold a password: no message repeats it.
-        raise StoreError("a database's address has the form postgresql://user@host/name.")
+    url = _url(address)
     options = {name: value for name, value in _POSTGRES.items() if name not in url.query}
     with instead_of(ImportError, StoreError(not_installed("PostgreSQL's driver", "serve"))):
         engine = sa.create_engine(
@@ -128,6 +121,25 @@ def postgres_engine(address: str, password: str | None = None) -> sa.Engine:
         )
     sa.event.listen(engine, "connect", _set_session)
     return engine
+
+
+def place_of(address: str) -> str:
+    """A database's address without who asks, and so without a password."""
+    url = _url(address)
+    port = "" if url.port is None else f":{url.port}"
+    return f"postgresql://{url.host or ''}{port}/{url.database or url.username or ''}"
+
+
+def _url(address: str) -> sa.URL:
+    try:
+        url = sa.make_url(address)
+        backend = url.get_backend_name()
+    except (sa.exc.ArgumentError, ValueError):
+        backend = ""
+    if backend not in ("postgresql", "postgres"):
+        # The address may hold a password: no message repeats it.
+        raise StoreError("a database's address has the form postgresql://user@host/name.")
+    return url
 
 
 def _set_session(connection: Any, _: object) -> None:

@@ -42,6 +42,11 @@ class KeyTable(SealedTable):
             sealed = connection.execute(query).scalar_one()
         return self._seals.opened(sealed, SIGNING.c.key, purpose)
 
+    def made(self, purpose: str) -> bytes | None:
+        """The key of the store's own for a purpose, if it was made."""
+        rows = self._rows(sa.select(SIGNING.c.key).where(SIGNING.c.purpose == purpose))
+        return self._seals.opened(rows[0].key, SIGNING.c.key, purpose) if rows else None
+
     def destroy(self, fingerprints: Iterable[str]) -> None:
         """Delete keys, and leave nothing of them in the database's files.
 

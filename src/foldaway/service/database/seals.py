@@ -168,6 +168,11 @@ def context(column: sa.Column[bytes], *place: object) -> str:
     return _CONTEXTS[column].format(*place)
 
 
+def sealed_columns(part: Part, table: sa.Table) -> list[tuple[sa.Column[bytes], list[sa.Column[Any]]]]:
+    """The sealed columns of a table, each with the columns that name a place in it."""
+    return [(column, place) for column, (place, _) in _SEALED[part].items() if column.table is table]
+
+
 def header_of(column: sa.Column[bytes]) -> sa.ColumnElement[bytes]:
     """How what is sealed in a column begins: which keys open it."""
     return sa.func.substr(column, 1, max(HEADER.values()), type_=sa.LargeBinary)

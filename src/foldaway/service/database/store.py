@@ -16,17 +16,19 @@ from urllib.parse import quote
 import msgspec
 import sqlalchemy as sa
 
-from foldaway.errors import Conflict, VaultError, instead_of
+from foldaway.errors import Conflict, StoreError, VaultError, instead_of
 from foldaway.keeping.locks import locked
 from foldaway.keeping.user_keys import state_home
 from foldaway.keeping.version_keys import VersionKeys
 from foldaway.plan import Plan
+from foldaway.service.database.copying import contents, copy, is_empty
 from foldaway.service.database.databases import postgres_engine, sqlite_engine, writing
 from foldaway.service.database.device_table import DeviceTable
 from foldaway.service.database.history_table import HistoryTable, forget_answers
 from foldaway.service.database.key_table import KeyTable
 from foldaway.service.database.ledger_table import LedgerTable
 from foldaway.service.database.migrations import migrate
+from foldaway.service.database.moved import require_unmoved
 from foldaway.service.database.outages import guarded
 from foldaway.service.database.seals import Seals, key_of, named_in, seal_anew
 from foldaway.service.database.shard_table import ShardTable, read_versions
@@ -44,6 +46,10 @@ _OTHERS = (
     "{} has keys for another database: name the file of this one with --version-keys. Servers on several machines need "
     "one file that all of them can reach."
 )
+
+
+# Under this purpose, a key that nobody signs with: a store that has the same was copied from this one.
+_ORIGIN = "origin"
 
 
 @guarded
@@ -75,7 +81,13 @@ class Store:
 
     @classmethod
     def open(
-        cls, where: str | Path, vault: Vault, password: str | None = None, version_keys: Path | None = None
+        cls,
+        where: str | Path,
+        vault: Vault,
+        password: str | None = None,
+        version_keys: Path | None = None,
+        *,
+        leaving: bool = False,
     ) -> Self:
         """The store in a folder (SQLite) or at a ``postgresql://`` address; its tables are made if they are not there.
 
@@ -85,11 +97,12 @@ class Store:
             password: The database's.
             version_keys: The file of the versions' keys, the same for all servers: by default one in the folder or,
                 for a database, one in this user's home, which has its name.
+            leaving: Open a folder that is being moved elsewhere, which nobody else may.
 
         Raises:
             VaultError: What is there is sealed under a key that the vault does not hold, or the versions' keys are in
                 another file.
-            StoreError: The address is none, or the tables were made by a later foldaway.
+            StoreError: The address is none, the tables were made by a later foldaway, or the trials were moved.
             Unavailable: The database cannot be opened.
         """
         if "://" in str(where):
@@ -99,6 +112,8 @@ class Store:
             store = cls(engine, engine, vault, VersionKeys(file))
         else:
             folder = Path(where)
+            if not leaving:
+                require_unmoved(folder)
             keys = VersionKeys(version_keys or folder / "version.keys")
             store = cls(sqlite_engine(folder / "foldaway.db"), sqlite_engine(folder / "keys.db"), vault, keys)
         store.prepare()
@@ -261,6 +276,30 @@ class Store:
         self._forget_versions()
         self.ledger.destroyed(name)
         return row
+
+    def require_empty(self) -> None:
+        """Refuse a database that holds anything.
+
+        Raises:
+            StoreError: It does.
+        """
+        with self._trials.begin() as connection:
+            if not is_empty(connection):
+                raise StoreError("something is in that database already: name an empty one.")
+
+    def take_over(self, source: Store) -> None:
+        """Copy everything from another store to this one, which is empty: in one transaction, all or nothing."""
+        source._keys.signing(_ORIGIN)
+        copy(source._engines, source._seals, self._trials, self._seals)
+
+    def is_copy_of(self, source: Store) -> bool:
+        """Whether everything was copied from that store."""
+        origin = self._keys.made(_ORIGIN)
+        return origin is not None and origin == source._keys.made(_ORIGIN)
+
+    def has_all_of(self, source: Store) -> bool:
+        """Whether both hold the same rows, opened, each once."""
+        return contents(self._engines, self._seals) == contents(source._engines, source._seals)
 
     def _forget_versions(self) -> None:
         """Destroy the keys of all versions but those that the database has now: of what was closed, or broke off."""

@@ -10,7 +10,7 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from foldaway.errors import IngestError, instead_of
-from foldaway.sources.formats.body import media_type_of, wipe
+from foldaway.sources.formats.body import media_type_of
 
 Asked = Request[Any, Any, Any]
 
@@ -18,6 +18,8 @@ LEAST_RATE = 8 * 2**10
 """Bytes per second that a body must come with, after a start of `HEAD_START` seconds."""
 
 HEAD_START = 5.0
+
+_PIECE = 2**16
 
 
 def field(scope: Any, name: bytes) -> str | None:
@@ -39,7 +41,9 @@ async def read_body(
     """
     if int(field(scope, b"content-length") or 0) > limit:
         raise too_long or _too_large(limit)
-    body = bytearray()
+    # Large pieces are joined at the end, for what grows is copied again and again; small ones at once, for each of them
+    # costs memory.
+    pieces, size = list[bytes | bytearray](), 0
     begun = asyncio.get_running_loop().time()
     refusal = None
     try:
@@ -49,17 +53,24 @@ async def read_body(
                 if message["type"] == "http.disconnect":
                     refusal = IngestError(400, "the connection broke in the middle of the body.")
                     break
-                body += message["body"]
-                if len(body) > limit:
+                piece = message["body"]
+                size += len(piece)
+                if len(piece) >= _PIECE:
+                    pieces.append(piece)
+                elif pieces and len(pieces[-1]) < _PIECE:
+                    pieces[-1] += piece
+                else:
+                    pieces.append(bytearray(piece))
+                if size > limit:
                     refusal = too_long or _too_large(limit)
                 elif not message["more_body"]:
-                    return body
-                waiting.reschedule(begun + min(patience, HEAD_START + len(body) / LEAST_RATE))
+                    return bytearray().join(pieces)
+                waiting.reschedule(begun + min(patience, HEAD_START + size / LEAST_RATE))
     except TimeoutError:
         refusal = IngestError(
             408, f"the body did not arrive within {patience:g} seconds, or at fewer than {LEAST_RATE:,} bytes a second."
         )
-    wipe(body)
+    pieces.clear()  # for the error holds this frame
     assert refusal is not None
     raise refusal
 

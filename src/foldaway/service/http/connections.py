@@ -120,8 +120,13 @@ class Connection(asyncio.BufferedProtocol, HttpToolsProtocol):  # type: ignore[m
         self._wake()
 
     def on_body(self, body: bytes) -> None:
-        """A piece of a body."""
+        """A piece of a body, which is not copied if nothing waits to be read before it."""
         self._unclear = 0
+        cycle = cast(Any, self.cycle)
+        if isinstance(cycle.body, bytes):
+            cycle.body = bytearray(cycle.body)
+        elif not cycle.body and not cycle.response_complete:
+            cycle.body, body = body, b""
         super().on_body(body)
 
     def on_message_complete(self) -> None:

@@ -77,8 +77,8 @@ class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scope: Scope
     trial: str | None = None
     units: Annotated[int, msgspec.Meta(ge=1, le=10**15)] | None = None
-    team: Annotated[str, msgspec.Meta(pattern=NAME)] | None = None
-    label: Annotated[str, msgspec.Meta(min_length=1, max_length=100)] | None = None
+    team: str | None = None
+    label: str | None = None
     expires_in: Annotated[int, msgspec.Meta(ge=1, le=10**10)] | None = None
 
     def fault(self) -> str | None:
@@ -101,8 +101,10 @@ class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 return f'`{field}` is missing: a token with the scope "{self.scope}" is for {_FOR[field]}.'
             if given and self.scope not in scopes:
                 return f'`{field}` does not go with the scope "{self.scope}": leave it out.'
-        if self.label is not None and not self.label.isprintable():
-            return "`label` must be one line of text."
+        if self.team is not None and not re.fullmatch(NAME, self.team):
+            return "`team` must begin with a letter or digit, and go on with these, dots, hyphens or underscores."
+        if self.label is not None and not (0 < len(self.label) <= 100 and self.label.isprintable()):
+            return "`label` must be one line of at most 100 characters."
         return None
 
 

@@ -45,7 +45,7 @@ class Limits:
     """What one request or message may hold.
 
     Attributes:
-        max_body: Bytes as they come over the network.
+        max_body: Bytes as they come over the network; who reads them there goes by it.
         max_decoded: Bytes once unpacked.
         max_ratio: How many times as long a body may be once unpacked, beyond `ANY_RATIO` bytes.
         max_records: Records.
@@ -111,8 +111,6 @@ def decode(body: bytearray, content_type: str, encoding: str | None, plan: Plan,
     if charset is not None and charset.lower() not in ("utf-8", "utf8", "us-ascii"):
         raise IngestError(415, "the charset is not known; send UTF-8.")
     codec = _codec(encoding)
-    if len(body) > limits.max_body:
-        raise IngestError(413, f"the body is larger than {limits.max_body:,} bytes; send smaller batches.")
     if not body:
         raise IngestError(400, "the body is empty; send records.")
     unpacked = bytearray()

@@ -28,6 +28,9 @@ def chunks(stream: Stream, wanted: WantedColumns, *, rows: int = _ROWS, part: ra
         yield Chunk(blank(names))
         done, total = 0, max(file.metadata.num_rows, 1)
         groups = None if part is None else list(part)
+        one = file.metadata.row_group(0).num_rows if file.metadata.num_row_groups else 0
+        if 0 < one < rows:
+            rows = rows // one * one  # a batch from parts of row groups would have to be copied together
         reading = file.iter_batches(rows, row_groups=groups, columns=names, use_threads=cores() > 1)
         for records in reading if names else ():
             # Arrow takes the writer's word for offsets and UTF-8; a damaged file must not get past here.

@@ -37,7 +37,7 @@ _SAVING = 0.1
 
 
 @dataclass
-class Outcome:
+class RunOutcome:
     """What became of a backlog.
 
     Attributes:
@@ -96,7 +96,7 @@ class Backlog(AbstractContextManager["Backlog"]):
             self._account.live.fold([])  # one that lacks its key says so before a file is opened
             self._held = held.pop_all()
         self.files = FoldedFiles(self._account.reached)
-        self.outcome = Outcome(self._account.durable.tallies)
+        self.outcome = RunOutcome(self._account.durable.tallies)
 
     def __exit__(self, *_: object) -> None:
         with self._held:
@@ -133,7 +133,7 @@ class Backlog(AbstractContextManager["Backlog"]):
         *,
         processes: int = 1,
         progress: OnBytes = lambda path, used: None,
-    ) -> Outcome:
+    ) -> RunOutcome:
         """Fold the files, save after each cohort of records or more, and delete what is saved, if so wished.
 
         Raises:

@@ -29,6 +29,9 @@ function titleOf(outcome) {
   if (outcome.quantiles && !outcome.label && !outcome.name) {
     return `${outcome.column} ${outcome.quantiles.map((each) => `p${number(100 * each)}`).join(", ")}`;
   }
+  if (outcome.kind === "survival" && !outcome.label && !outcome.name) {
+    return outcome.at?.length ? `${outcome.time} beyond ${outcome.at.join(", ")}` : `${outcome.time} up to ${outcome.until}`;
+  }
   const made = outcome.column ?? [outcome.numerator, outcome.denominator].filter(Boolean).join(" / ");
   return outcome.label || outcome.name || (outcome.kind && !["mean", "ratio"].includes(outcome.kind) ? `${outcome.kind} of ${made}` : made);
 }

@@ -1,0 +1,182 @@
+"""Do intervals of restricted means cover, and does the log-rank test hold its size, with and without frailty?
+
+Every trial goes through the functions that a trial is read with: bins of a plan, histograms of exits by group of units,
+and the errors by group or of independent exits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from foldaway.inference.intervals import critical
+from foldaway.inference.levels import difference_of
+from foldaway.inference.reading.survival import levels_from
+from foldaway.inference.survival import Exited, contrast_by_group, contrast_of_records
+from foldaway.numerics.block import Floats
+from foldaway.plan import Survival
+from foldaway.tallies.histogram import MOST_GROUPS
+from studies.findings import Findings, counted, options_of, publish
+
+NAME = "survival"
+CONFIDENCE = 0.95
+OUTCOME = Survival("time", "event", until=1.0, bins=40)
+HAZARD = 1.2
+BENEFIT = 0.7
+
+# Exits of so many trials are in memory at once.
+_TOGETHER = 50
+
+
+class Design(NamedTuple):
+    """Units, their exits on average, the variance of their frailty, and the share of units that are treated."""
+
+    units: int
+    exits: float = 1
+    frailty: float = 0.0
+    treated: float = 0.5
+
+    @property
+    def clustered(self) -> bool:
+        """Whether units have several exits, so that errors are by group."""
+        return self.exits > 1
+
+    @property
+    def what(self) -> str:
+        """In words."""
+        if not self.clustered:
+            return f"{self.units:,} exits"
+        alike = f", frailty of variance {self.frailty:g}" if self.frailty else ", without frailty"
+        return f"{self.units:,} units, {self.units * self.exits:,.0f} exits{alike}"
+
+
+DESIGNS = (
+    Design(100),
+    Design(300),
+    Design(1_000),
+    Design(1_000, treated=0.1),
+    Design(100, 5),
+    Design(100, 5, 0.5),
+    Design(300, 3, 1.0),
+    Design(1_000, 3, 0.5, 0.2),
+)
+
+
+class Found(NamedTuple):
+    """Of many trials with a hazard ratio: what intervals covered, and how often the log-rank test rejected.
+
+    Attributes:
+        mean_covers: The share of intervals of the restricted means' difference that covered.
+        error: The error told of that difference, next to the spread of the estimates.
+        rejects: The share of log-rank tests below 5 %.
+        ratio_covers: The share of intervals of the hazard ratio that covered; NaN where frailty leaves no one ratio.
+    """
+
+    mean_covers: float
+    error: float
+    rejects: float
+    ratio_covers: float
+
+
+def histograms(design: Design, ratio: float, trials: int, rng: np.random.Generator) -> Floats:
+    """Trials of exits by arm, group and bin."""
+    groups = MOST_GROUPS if design.clustered else 1
+    size = np.ones(design.units, dtype=int)
+    if design.clustered:
+        size = 1 + rng.poisson(rng.gamma(2, (design.exits - 1) / 2, design.units))
+    unit = np.repeat(np.arange(design.units), size)
+    treated = (rng.random((trials, design.units)) < design.treated)[:, unit]
+    group = rng.integers(0, groups, (trials, design.units))[:, unit]
+    hazard = HAZARD * np.where(treated, ratio, 1.0)
+    if design.frailty:
+        hazard *= rng.gamma(1 / design.frailty, design.frailty, (trials, design.units))[:, unit]
+    time, until = rng.exponential(size=hazard.shape) / hazard, rng.uniform(0.2, 2.5, hazard.shape)
+    columns = {"time": np.minimum(time, until).ravel(), "event": (time <= until).ravel().astype(float)}
+    bins = OUTCOME.binning.codes(columns).reshape(time.shape)
+    shape = trials, 2, groups, OUTCOME.binning.number
+    place = ((np.arange(trials)[:, None] * 2 + treated) * groups + group) * shape[-1] + bins
+    return np.bincount(place.ravel(), minlength=int(np.prod(shape))).reshape(shape).astype(np.float64)
+
+
+def difference(design: Design, ratio: float) -> float:
+    """The true difference of the restricted means, of times that are not rounded."""
+    times = np.linspace(0, OUTCOME.until, 20_001)
+
+    def mean(rate: float) -> float:
+        total = rate * times
+        survival = (1 + design.frailty * total) ** (-1 / design.frailty) if design.frailty else np.exp(-total)
+        return float(np.trapezoid(survival, times))
+
+    return mean(HAZARD * ratio) - mean(HAZARD)
+
+
+def study(design: Design, ratio: float, trials: int, seed: int) -> Found:
+    """One design."""
+    rng = np.random.default_rng([seed, design.units, int(100 * design.frailty), int(100 * design.treated)])
+    effect, seen = difference(design, ratio), []
+    for start in range(0, trials, _TOGETHER):
+        together = histograms(design, ratio, min(_TOGETHER, trials - start), rng)
+        seen += [_trial(design, Exited.of(counts), effect, ratio) for counts in together]
+    estimate, error, covers, rejects, ratios = np.array(seen, dtype=np.float64).T
+    alike = np.nan if design.frailty and ratio != 1 else float(ratios.mean())
+    return Found(float(covers.mean()), float(np.sqrt(np.mean(error**2)) / estimate.std()), float(rejects.mean()), alike)
+
+
+def _trial(design: Design, exits: Exited, effect: float, ratio: float) -> tuple[Any, ...]:
+    apart = difference_of(levels_from(OUTCOME, exits, None, by_group=design.clustered), 1)
+    error = float(np.sqrt(apart.variance))
+    covers = abs(float(apart.estimate) - effect) <= critical(CONFIDENCE, float(apart.df)) * error
+    found = contrast_by_group(exits) if design.clustered else contrast_of_records(exits.total())
+    away = critical(CONFIDENCE, float(found.df)) * np.sqrt(found.log_variance)
+    there = abs(found.log_ratio - np.log(ratio)) <= away
+    return apart.estimate, error, covers, found.p_value < 1 - CONFIDENCE, there
+
+
+def findings(cells: dict[tuple[Design, float], Found], trials: int) -> Findings:
+    """The page."""
+    covers = [100 * each.mean_covers for each in cells.values()]
+    sizes = [100 * each.rejects for (_, ratio), each in cells.items() if ratio == 1]
+    ratios = [100 * each.ratio_covers for each in cells.values() if np.isfinite(each.ratio_covers)]
+    bins = OUTCOME.bins
+    return Findings(
+        title="Survival: coverage and size",
+        question=f"""We drew {trials:,} trials of each design, with a hazard ratio of 1 and of {BENEFIT:g}. Times have a
+        constant hazard, which a unit's frailty (gamma, mean 1) multiplies; follow-up ends at 1, when about
+        {100 * np.exp(-HAZARD):.0f} % of the control are left, and for many before, at random. Units have unequal
+        numbers of exits. Each trial was counted in {bins} bins, by arm for independent exits and by arm and
+        {MOST_GROUPS} groups for units, and read as `fa.Survival` reads it. The true difference of the restricted means
+        is that of times that are not rounded to bins. Intervals are at 95 %; with {trials:,} trials a share of 95 % is
+        uncertain by {100 * 1.96 * np.sqrt(0.05 * 0.95 / trials):.1f} points. “Error” is the root mean square of the
+        standard errors, divided by the standard deviation of the estimates. With frailty the hazard ratio of the
+        population changes with time, so none is covered.""",
+        header=["design", "treated", "hazards", "mean covers", "error", "log-rank rejects", "ratio covers"],
+        rows=[_row(design, ratio, found) for (design, ratio), found in cells.items()],
+        answer=f"""Intervals of the restricted means' difference cover in {min(covers):.1f} to {max(covers):.1f} % of
+        the trials. Where the hazards are the same, the log-rank test rejects at 5 % in {min(sizes):.1f} to
+        {max(sizes):.1f} %. Intervals of the hazard ratio cover in {min(ratios):.1f} to {max(ratios):.1f} %.""",
+        left=2,
+        packages=("numpy",),
+    )
+
+
+def _row(design: Design, ratio: float, found: Found) -> list[str]:
+    covered = "–" if np.isnan(found.ratio_covers) else f"{100 * found.ratio_covers:.1f} %"
+    return [
+        design.what,
+        f"{100 * design.treated:.0f} %",
+        f"{ratio:g}",
+        f"{100 * found.mean_covers:.1f} %",
+        f"{found.error:.2f}",
+        f"{100 * found.rejects:.1f} %",
+        covered,
+    ]
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the study."""
+    options = options_of(NAME, arguments, trials=2_000, seed=1)
+    cases = [(design, ratio) for design in DESIGNS for ratio in (1.0, BENEFIT)]
+    cells = {case: study(*case, options.trials, options.seed) for case in counted(cases, len(cases), "cells")}
+    publish(findings(cells, options.trials), NAME, options)
