@@ -9,10 +9,10 @@ from foldaway.effects import Effects
 from foldaway.effects.curves import Curves, sentences
 from foldaway.effects.numbers import typeset
 from foldaway.plan import Survival
+from foldaway.plan.outcomes.value import shortest
 from foldaway.report.drawing.curves import Steps, key_curve, step_curves
 from foldaway.report.drawing.markup import Html, html, named, tag
 from foldaway.report.page.document import details, notes, table
-from foldaway.table import number
 
 _ROWS = 12
 """In the table, so many times at most."""
@@ -48,14 +48,14 @@ def survival(effects: Effects, shown: Curves) -> Html:
 
 def _described(shown: Curves) -> str:
     ends = ", ".join(f"{each.arm} {_percent(each.survival[-1])}" for each in shown.curves)
-    return f"at {number(shown.times[-1], 4)}, {ends} are without the event"
+    return f"at {shortest(shown.times[-1])}, {ends} are without the event"
 
 
 def _table(shown: Curves, title: str) -> Html:
     header = ["time", *(f"{each.arm}{more}" for each in shown.curves for more in ("", ", followed beyond"))]
     rows = [
         [
-            typeset(number(shown.times[place], 4)),
+            typeset(shortest(shown.times[place])),
             *(
                 cell
                 for each in shown.curves
