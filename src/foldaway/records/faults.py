@@ -172,11 +172,15 @@ def _hints(faults: Faults, n: int, *, registered: bool = False) -> list[str]:
     """What to do: write a column that is wrong throughout in another way, or mend single records."""
     rules = list(faults.by_column().values())
     if any(0 < counts.get("wrong type", 0) >= n - counts.get("null", 0) for counts in rules):
-        return [
+        numbers = (
             "A column in which every value has the wrong type must be written as numbers: a date as days, a "
-            "percentage as 0.17, a decimal comma as a point (1.5), yes and no as 1 and 0. For a categorical covariate, "
-            "list its levels in the plan's `levels`. One cell of text makes text of a whole column in pandas: convert "
-            'it with pandas.to_numeric(column, errors="coerce").'
+            "percentage as 0.17, a decimal comma as a point (1.5), yes and no as 1 and 0."
+        )
+        if registered:  # the sender may write in any language
+            return [f'{numbers} In JSON, "y": 1.5 is a number and "y": "1.5" is text.']
+        return [
+            f"{numbers} For a categorical covariate, list its levels in the plan's `levels`. One cell of text makes "
+            'text of a whole column in pandas: convert it with pandas.to_numeric(column, errors="coerce").'
         ]
     if any(SEVERAL_ARMS in counts for counts in rules):
         return [WITHIN]
