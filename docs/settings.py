@@ -124,7 +124,9 @@ def _type(setting: Setting) -> str:
 def _named(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return "str"
-    return kind.__name__ if isinstance(kind, type) else str(kind).replace("collections.abc.", "")
+    if isinstance(kind, type):
+        return kind.__name__
+    return re.sub(r"collections\.abc\.|foldaway(\.\w+)+\.", "", str(kind)).replace(" | ", " or ")
 
 
 def _default(setting: Setting) -> str:

@@ -94,7 +94,7 @@ def _drawn(rng: random.Random) -> Settings:
         "drop_limit": rng.choice((0.0, 0.5, 0.5)),
     }
     if sometimes(0.2):
-        settings |= {"arms": {"old": 0.5, "new": 0.5}, "arm_values": {"old": "b", "new": "a"}}
+        settings["arms"] = {"old": {"share": 0.5, "values": "b"}, "new": {"share": 0.5, "values": ["a", "A"]}}
     if sometimes(0.8):
         settings["unit"] = "who"
     elif sometimes(0.5):

@@ -73,7 +73,7 @@ RELEASED: dict[str, Any] = {
 # Those that look at parts of the records.
 CUT: dict[str, Any] = {
     **SMALL,
-    "arm_values": {"b": "1"},
+    "arms": {"a": 0.5, "b": {"share": 0.5, "values": "1"}},
     "cluster": "village",
     "segments": ["country"],
     "received": "opened",

@@ -24,7 +24,7 @@ def rows_for(plan: fa.Plan, n: int) -> pd.DataFrame:
     common = rng.normal(size=units)[unit]
     chance = rng.uniform(size=n)
     arm = _arms(plan, place, chance if plan.cluster is not None else chance[unit])  # clusters have units of both arms
-    rows = pd.DataFrame({plan.arm: np.array([plan.arm_values.get(name, name) for name in plan.arms])[arm]})
+    rows = pd.DataFrame({plan.arm: np.array([values[-1] for values in plan.arms.said.values()])[arm]})
     rows[plan.unit or "unit"] = [f"unit-{u}" for u in unit]
     if plan.cluster is not None:
         rows[plan.cluster] = [f"cluster-{u // 3}" for u in unit]

@@ -237,7 +237,6 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "name": NOT_TEXT,
     "arm": NOT_TEXT,
     "arms": [None, 0.5, "ab", ["a", "b"], [("a", 0.5)], {1: 0.5, 2: 0.5}, {"a": "0.5"}, {"a": None}, {"a": 10**400}],
-    "arm_values": [None, 1, "ab", ["a"], {"control": 0}, {"control": ["0"]}],
     "outcomes": NOT_NAMES,
     "covariates": NOT_NAMES,
     "levels": [None, 1, "ab", ["a"], {"age": "ab"}, {"age": [1, 2]}, {"age": {"a": "b"}}, {"age": {"a", "b"}}],

@@ -13,7 +13,8 @@ export interface Plan {
   /** The column that names the arm. */
   readonly arm: string
   readonly arms: ReadonlyMap<string, number>
-  readonly armValues: ReadonlyMap<string, unknown>
+  /** What the column says for each arm. */
+  readonly armValues: ReadonlyMap<string, readonly string[]>
   readonly values: readonly Value[]
   readonly covariates: readonly string[]
   readonly levels: ReadonlyMap<string, readonly string[]>
@@ -57,6 +58,7 @@ export async function readPlan(bytes: Uint8Array): Promise<Plan> {
   const federated = table(plan, "federated")
   const mode = federated.get("mode")
   if (typeof mode !== "string") throw new PlanError("this plan is not for devices: it has no [federated] table.")
+  const arms = table(plan, "arms")
   const covariates = list<string>(plan, "covariates")
   const levels = table(plan, "levels") as ReadonlyMap<string, readonly string[]>
   const values = new Map(list(plan, "outcomes").flatMap(valuesOf).map((value) => [value.name, value]))
@@ -65,8 +67,8 @@ export async function readPlan(bytes: Uint8Array): Promise<Plan> {
     fingerprint: await sha256(utf8(text)),
     name: plan.get("name") as string,
     arm: plan.get("arm") as string,
-    arms: table(plan, "arms") as ReadonlyMap<string, number>,
-    armValues: table(plan, "arm_values"),
+    arms: sharesOf(arms),
+    armValues: new Map([...arms].map(([arm, written]) => [arm, valuesOfArm(arm, written)])),
     values: [...values.values()],
     covariates,
     levels,
@@ -90,7 +92,7 @@ function groupsOf(plan: Table): number {
   while (fewest <= least && fewest < 4096) fewest *= 2
   const expected = plan.get("expected_units") as number | undefined
   if (expected === undefined) return Math.max(128, fewest)
-  const units = expected * Math.min(...(table(plan, "arms") as ReadonlyMap<string, number>).values())
+  const units = expected * Math.min(...sharesOf(table(plan, "arms")).values())
   let groups = 4096
   while (groups > fewest && units < least * groups) groups /= 2
   return groups
@@ -99,6 +101,17 @@ function groupsOf(plan: Table): number {
 /** The columns that a covariate makes: itself, or one for each of its levels but the first. */
 export function columnsOf(name: string, levels: readonly string[] | undefined): string[] {
   return levels === undefined ? [name] : levels.slice(1).map((level) => `${name}[${level}]`)
+}
+
+/** Each arm's probability: a number, or the `share` of a table. */
+function sharesOf(arms: Table): ReadonlyMap<string, number> {
+  return new Map([...arms].map(([arm, written]) => [arm, (written instanceof Map ? written.get("share") : written) as number]))
+}
+
+function valuesOfArm(arm: string, written: unknown): readonly string[] {
+  if (!(written instanceof Map)) return [arm]
+  const values = written.get("values") as string | string[]
+  return typeof values === "string" ? [values] : values
 }
 
 function coefficientsOf(plan: Table): Coefficients | undefined {

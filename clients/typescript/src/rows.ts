@@ -25,7 +25,7 @@ export function rowOf(plan: Plan, record: Columns, arm: string): Row {
     throw new RecordError("the record was not taken: give one object, from columns to values.")
   }
   const given = record[plan.arm]
-  if (given !== undefined && given !== null && levelOf(given) !== String(plan.armValues.get(arm) ?? arm)) {
+  if (given !== undefined && given !== null && !(plan.armValues.get(arm) ?? [arm]).includes(levelOf(given) as string)) {
     throw new RecordError(`the record was not taken: its column ${JSON.stringify(plan.arm)} is not the arm of this device.`)
   }
   const faults: Fault[] = []

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from msgspec import Meta
 
+from foldaway.plan.allocation import Allocation, WrittenArms
 from foldaway.plan.groups import groups_for
 from foldaway.plan.looks import Looks
 from foldaway.plan.outcomes import Binning, Domain, Outcome, Value
@@ -40,8 +41,6 @@ Outcomes = Annotated[
     Sequence[Outcome | str | Mapping[str, Any]],
     Meta(description="a list of outcomes, each the name of a column or a table with its `kind`"),
 ]
-Arms = Annotated[Mapping[str, float], Meta(description="a table of arms with their probabilities")]
-ArmValues = Annotated[Mapping[str, str], Meta(description="a table of arms with what the column says for them")]
 Levels = Annotated[
     Mapping[str, Sequence[str]],
     Meta(description="a table that lists the levels of each categorical covariate or segment"),
@@ -65,9 +64,9 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     Attributes:
         name: The trial's name (letters, digits, dot, dash, underscore).
         arm: The column that names the arm.
-        arms: Allocation probability of each arm; the first arm is the control.
-        arm_values: What the column says for an arm, where that is not the arm's name, such as
-            ``{"control": "0", "treated": "1"}``.
+        arms: Allocation probability of each arm; the first arm is the control. Where the column does not say the arm's
+            name, or spells it in several ways, a table with its ``share`` and the ``values`` that stand for it, such as
+            ``{"control": 0.5, "new": {"share": 0.5, "values": ["new", "New"]}}``.
         outcomes: What to compare between arms: means (a column name is short for one), shares, ratios, quantiles,
             totals and survival.
         covariates: Columns measured before treatment, for precision.
@@ -115,9 +114,8 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
 
     name: str
     arm: Column
-    arms: Arms
+    arms: WrittenArms
     outcomes: Outcomes
-    arm_values: ArmValues = Fixed()
     covariates: Columns = ()
     levels: Levels = Fixed()
     segments: Columns = ()
@@ -146,6 +144,7 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
     """The settings as they are read, every part spelled out, and what follows from them."""
 
     if TYPE_CHECKING:  # a part is written in several ways and read in one
+        arms = cast("Allocation", None)
         outcomes = cast("tuple[Outcome, ...]", ())
         coefficients = cast("Coefficients | None", None)
         looks = cast("Looks | None", None)

@@ -166,6 +166,10 @@ class Fixed(dict[str, Any]):
 
     __setitem__ = __delitem__ = update = pop = popitem = clear = setdefault = __ior__ = _refuse  # type: ignore[assignment]
 
+    def written(self) -> Mapping[str, Any]:
+        """What a person would write for it."""
+        return self
+
     def __reduce__(self) -> tuple[Any, ...]:
         return Fixed, (dict(self),)  # pickle and copy would otherwise set the items one by one
 
@@ -211,7 +215,8 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "tolist"):  # NumPy's numbers, texts and arrays
         return value.tolist()
     if isinstance(value, Mapping):
-        return {_plain(key): _plain(item) for key, item in value.items()}
+        items = value.written() if isinstance(value, Fixed) else value
+        return {_plain(key): _plain(item) for key, item in items.items()}
     if isinstance(value, set | frozenset):
         raise msgspec.ValidationError("a set has no order")
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -14,6 +14,7 @@ from typing import Any, Self
 import msgspec
 
 from foldaway.errors import PlanError, instead_of
+from foldaway.plan.allocation import Allocation
 from foldaway.plan.analysis import Analysis, Written
 from foldaway.plan.arms import public_arm
 from foldaway.plan.part import Fixed
@@ -41,10 +42,13 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
                 msgspec.structs.force_setattr(self, table, Fixed(sorted(getattr(self, table).items())))
 
     def complete(self) -> None:
-        """Write out strata of which only the column is said: those in `levels`, each with the arms' probabilities.
+        """Write out what stands for each arm, and strata of which only the column is said.
+
+        These are those in `levels`, each with the arms' probabilities.
 
         The strata's column is no covariate besides: arms are compared within strata already.
         """
+        self.put("arms", Allocation(self.arms))
         if self.strata is None:
             return
         column, levels = self.strata.column, dict(self.levels)
@@ -86,7 +90,7 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
     def settings(self) -> dict[str, Any]:
         """The settings as they are written into a file, those at their default left out."""
         settings: dict[str, Any] = msgspec.to_builtins(self)
-        return settings | {"outcomes": [outcome.written() for outcome in self.outcomes]}
+        return settings | {"arms": self.arms.written(), "outcomes": [outcome.written() for outcome in self.outcomes]}
 
     def assign(self, unit: str | int | bytes, stratum: str | None = None) -> str:
         """The public arm of a unit, for a client that must compute it alone: anybody with plan and identifier can, too.

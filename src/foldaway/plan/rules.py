@@ -202,10 +202,11 @@ def _arm_faults(plan: Analysis) -> Iterator[str]:
         yield f"the probability of {_listed(bad)} must lie between 0 and 1."
     elif plan.arms and not math.isclose(total := math.fsum(plan.arms.values()), 1, abs_tol=1e-9):
         yield f"the probabilities of `arms` add up to {total:.10g} instead of 1."
-    if unknown := [arm for arm in plan.arm_values if arm not in plan.arms]:
-        yield f"`arm_values` has {_listed(unknown)}, which is not an arm."
-    if len({plan.arm_values.get(arm, arm) for arm in plan.arms}) < len(plan.arms):
-        yield "`arm_values` must have different values for different arms."
+    said = [value for values in plan.arms.said.values() for value in values]
+    if twice := sorted({value for value in said if said.count(value) > 1}):
+        yield f"`arms` has the value {_listed(twice)} more than once: each stands for one arm."
+    if none := [arm for arm, values in plan.arms.said.items() if not values]:
+        yield f"`arms` has no value for {_listed(none)}."
 
 
 def _column_faults(plan: Analysis) -> Iterator[str]:
@@ -294,7 +295,7 @@ def _name_faults(plan: Analysis) -> Iterator[str]:
     columns = filter(None, (plan.arm, plan.unit, plan.cluster, plan.weight, *plan.segments, *strata))
     levels = [level for levels in plan.levels.values() for level in levels]
     told = [text for each in plan.outcomes for text in (each.name, each.label, each.measure)]
-    arms = [*plan.arms, *plan.arm_values.values()]
+    arms = [*plan.arms, *(value for values in plan.arms.said.values() for value in values)]
     names = dict.fromkeys([*columns, *arms, *plan.measured, *told, *plan.covariates, *plan.levels, *levels])
     bad = [name for name in names if any(unicodedata.category(c) in _NOT_IN_NAMES for c in name)]
     if bad:

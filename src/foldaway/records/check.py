@@ -80,8 +80,11 @@ class _Checked:
         self.masks: dict[str, Masks] = {}
         self.clipped: dict[str, Mask] = {}
         self.values: list[tuple[Floats | Codes, int | None]] = []
-        values = [plan.arm_values.get(arm, arm) for arm in plan.arms]
+        values = [value for said in plan.arms.said.values() for value in said]
         self.arm, self.masks[plan.arm] = codes(columns[plan.arm], values, "unknown arm")
+        if len(values) > len(plan.arms):
+            arms = [arm for arm, said in enumerate(plan.arms.said.values()) for _ in said]
+            self.arm = np.array([*arms, -1], dtype=self.arm.dtype)[self.arm]  # the last one for unknown arms
         for name in (*plan.covariates, *plan.fixed_effects):
             self._take(name, columns[name], text)
         measured = {name: self._numbers(name, columns[name], text) for name in plan.measured}

@@ -77,7 +77,8 @@ def against(control: str, held: Held) -> Held:
         raise EstimateError(f"there is no arm {control!r}; the arms are {', '.join(plan.arms)}.")
     arms = [control, *(arm for arm in plan.arms if arm != control)]
     places = [list(plan.arms).index(arm) for arm in arms]
-    return held.turned(msgspec.structs.replace(plan, arms={arm: plan.arms[arm] for arm in arms}), places)
+    written = plan.arms.written()
+    return held.turned(msgspec.structs.replace(plan, arms={arm: written[arm] for arm in arms}), places)
 
 
 def _empty(plan: Plan) -> Rich | Lean:

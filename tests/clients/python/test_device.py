@@ -298,9 +298,11 @@ def test_a_faulty_record_is_refused_whole_and_not_repeated(fault: dict[str, Any]
 
 
 def test_the_arm_may_be_named_as_the_column_says_it(tmp_path: Path) -> None:
-    plan = fa.Plan(**{**SETTINGS, "arm_values": {"a": "0", "b": "1"}})
+    plan = fa.Plan(
+        **{**SETTINGS, "arms": {"a": {"share": 0.3, "values": "0"}, "b": {"share": 0.7, "values": ["1", "one"]}}}
+    )
     device = device_of(plan, tmp_path)
-    device.record({**RECORD, "group": int(plan.arm_values[device.arm])})
+    device.record({**RECORD, "group": int(plan.arms.said[device.arm][0])})
     with pytest.raises(RecordError, match="not the arm of this device"):
         device.record({**RECORD, "group": 1 if device.arm == "a" else 0})
     assert device.status.records == 1

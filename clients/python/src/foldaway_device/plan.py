@@ -32,7 +32,7 @@ class Plan(NamedTuple):
     name: str
     arm: str
     arms: Mapping[str, float]
-    arm_values: Mapping[str, Any]
+    arm_values: Mapping[str, list[str]]
     values: Sequence[Value]
     covariates: Sequence[str]
     levels: Mapping[str, Sequence[str]]
@@ -77,8 +77,8 @@ def _read(plan: dict[str, Any], text: str, fingerprint: str) -> Plan:
         fingerprint=fingerprint,
         name=plan["name"],
         arm=plan["arm"],
-        arms=plan["arms"],
-        arm_values=plan.get("arm_values", {}),
+        arms=_shares(plan),
+        arm_values={arm: _values(arm, written) for arm, written in plan["arms"].items()},
         values=list(values.values()),
         covariates=covariates,
         levels=levels,
@@ -96,6 +96,18 @@ def _read(plan: dict[str, Any], text: str, fingerprint: str) -> Plan:
     )
 
 
+def _shares(plan: dict[str, Any]) -> dict[str, float]:
+    """Each arm's probability: a number, or the `share` of a table."""
+    return {arm: each["share"] if isinstance(each, dict) else each for arm, each in plan["arms"].items()}
+
+
+def _values(arm: str, written: Any) -> list[str]:
+    """What the column says for an arm."""
+    if not isinstance(written, dict):
+        return [arm]
+    return [written["values"]] if isinstance(written["values"], str) else list(written["values"])
+
+
 def _groups_of(plan: dict[str, Any]) -> int:
     """Into how many groups devices are dealt: as many as leave `smallest_cell` in each, if the plan expects some."""
     least = plan.get("privacy", {}).get("smallest_cell", 10)
@@ -104,7 +116,7 @@ def _groups_of(plan: dict[str, Any]) -> int:
         fewest *= 2
     if "expected_units" not in plan:
         return max(128, fewest)
-    units = plan["expected_units"] * min(plan["arms"].values())
+    units = plan["expected_units"] * min(_shares(plan).values())
     while groups > fewest and units < least * groups:
         groups //= 2
     return groups

@@ -33,7 +33,7 @@ def row_of(plan: Plan, record: Mapping[str, Any], arm: str) -> Row:
     if not isinstance(record, Mapping):
         raise RecordError("the record was not taken: give one record at a time, as a mapping from columns to values.")
     given = record.get(plan.arm)
-    if given is not None and _level_of(given) != _level_of(plan.arm_values.get(arm, arm)):
+    if given is not None and _level_of(given) not in plan.arm_values[arm]:
         raise RecordError(f"the record was not taken: its column {plan.arm!r} is not the arm of this device.")
     faults: dict[str, str] = {}
 

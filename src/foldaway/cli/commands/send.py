@@ -75,7 +75,7 @@ def send(
     print(in_lines(said))
 
 
-class Sent(NamedTuple):
+class SentRecords(NamedTuple):
     """What became of the records of some files.
 
     Attributes:
@@ -99,7 +99,7 @@ def send_files(
     *,
     key: bytes,
     delimiter: str | None = None,
-) -> Sent:
+) -> SentRecords:
     """Send files to a trial, each under a producer's name of its own.
 
     The name is made from the file's name, size, time of last change and place on the disk, under the sender's key. The
@@ -143,7 +143,7 @@ def send_files(
             known += rows - skipped - receipt["folded"] if receipt["repeated"] else 0
             sent += receipt["folded"]
             pending = receipt["pending"]
-    return Sent(sent, known, pending, closed)
+    return SentRecords(sent, known, pending, closed)
 
 
 def _own_key(path: Path | None) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -106,7 +106,7 @@ class ReadRows:
         chosen = []
         for place, name in enumerate(self.texts):
             if (names := self.names_of(name)) is not None:
-                found = [(self.text(name).eq(literal(each)), code) for code, each in enumerate(names)]
+                found = [(self.text(name).eq(literal(each)), code) for each, code in names.items()]
                 chosen.append(named(case(*found, other=-1), f"fa_c{place}"))
             elif name in self.plan.segments:
                 chosen.append(named(exp.Concat(expressions=[literal(NAMED), self.text(name)]), f"fa_c{place}"))
@@ -124,10 +124,13 @@ class ReadRows:
             )
         return select(*chosen).from_("foldaway_read")
 
-    def names_of(self, column: str) -> Sequence[str] | None:
-        """What a column says for each of its codes; None where the plan does not list that."""
-        plan = self.plan
-        return [plan.arm_values.get(arm, arm) for arm in plan.arms] if column == plan.arm else plan.levels_of(column)
+    def names_of(self, column: str) -> dict[str, int] | None:
+        """What a column says, and the codes that this stands for; None where the plan does not list that."""
+        if column == self.plan.arm:
+            said = enumerate(self.plan.arms.said.values())
+            return {value: code for code, values in said for value in values}
+        levels = self.plan.levels_of(column)
+        return None if levels is None else {level: code for code, level in enumerate(levels)}
 
     def breaks(self, name: str, rule: str) -> Expression | None:
         """Whether a record breaks a rule, if none before it; None where the database has no such values."""

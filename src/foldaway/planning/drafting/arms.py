@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from foldaway.errors import PlanError
@@ -71,12 +71,14 @@ def arms_in(column: str, counts: Mapping[str, int], control: str | None = None) 
     return SeenArms(dict(zip(names or values, values.values(), strict=True)), unclear, bool(names))
 
 
-def misread(arms: SeenArms, counts: Mapping[str, int]) -> Iterator[str]:
-    """A sentence for each arm that several values stand for."""
-    for arm, (usual, *others) in arms.values.items():
-        read = ", ".join(f'"{value}" ({counts[value]:,})' for value in others)
-        if others:
-            yield f'Read as the arm "{arm}", as "{usual}" is: {read}. If one of them is another arm, correct [arms].'
+def spellings(values: Sequence[str]) -> list[str]:
+    """Of the values that stand for one arm, the usual one and those that differ from it by capitals and blanks alone.
+
+    Example:
+        >>> spellings(["control", "Control ", "contorl"])
+        ['control', 'Control ']
+    """
+    return [value for value in values if _plain(value) == _plain(values[0])]
 
 
 def _plain(value: str) -> str:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from foldaway.errors import many
 from foldaway.plan import Plan
 from foldaway.plan.analysis import SLIPS
-from foldaway.planning.drafting.arms import FEWEST_RECORDS, SeenArms
+from foldaway.planning.drafting.arms import FEWEST_RECORDS, SeenArms, spellings
 from foldaway.planning.drafting.look import SeenRecords, SeenUnits
 
 
@@ -22,8 +22,8 @@ class Slip(NamedTuple):
 
 def slips(look: SeenRecords, arms: SeenArms, units: SeenUnits | None) -> Iterator[Slip]:
     """What records are faulty for. An arm or a level that a single record has is not named: it might be a name."""
-    for arm, (_, *others) in arms.values.items():
-        for value in others:
+    for arm, values in arms.values.items():
+        for value in (each for each in values if each not in spellings(values)):
             yield Slip(f'"{value}" may be a misspelling of "{arm}"', look.arms[value], "If you can, correct it.")
     for value, n in sorted(arms.rare.items()):
         if n >= FEWEST_RECORDS:
@@ -87,6 +87,10 @@ def assumptions(
 def _of_arms(arms: SeenArms, control: str | None) -> Iterator[str]:
     replace = "Replace these with the probabilities used for the allocation."
     yield f"Assumed: equal probabilities for {', '.join(arms.values)}. {replace}"
+    for arm, values in arms.values.items():
+        if others := spellings(values)[1:]:
+            read = ", ".join(map(repr, others))
+            yield f'Read as the arm "{arm}": {read}. If one of them is another arm, correct [arms].'
     if arms.renamed:
         named = ", ".join(f"{values[0]!r} is {arm}" for arm, values in arms.values.items())
         yield f"Named: {named}. Choose better names."

@@ -11,7 +11,7 @@ import msgspec
 from foldaway.errors import PlanError, RecordError, many
 from foldaway.plan import Outcome, Plan
 from foldaway.plan.analysis import SLIPS
-from foldaway.planning.drafting.arms import FEWEST_RECORDS, arms_in
+from foldaway.planning.drafting.arms import FEWEST_RECORDS, arms_in, spellings
 from foldaway.planning.drafting.assumed import assumptions, slips
 from foldaway.planning.drafting.look import SeenRecords
 
@@ -60,8 +60,7 @@ def draft(look: SeenRecords, name: str, control: str | None = None) -> Draft:
     plan = Plan(
         name=name,
         arm=roles.arm,
-        arms=dict.fromkeys(arms.values, 1 / len(arms.values)),
-        arm_values={arm: values[0] for arm, values in arms.values.items() if values[0] != arm},
+        arms={arm: _written(arm, spellings(values), 1 / len(arms.values)) for arm, values in arms.values.items()},
         outcomes=[_outcome(look, outcome) for outcome in roles.outcomes],
         covariates=roles.covariates,
         levels=levels,
@@ -73,6 +72,10 @@ def draft(look: SeenRecords, name: str, control: str | None = None) -> Draft:
         drop_limit=SLIPS if faulty and few else 0,
     )
     return Draft(plan, list(assumptions(look, plan, arms, units, faulty, control=control)))
+
+
+def _written(arm: str, values: list[str], share: float) -> float | dict[str, object]:
+    return share if values == [arm] else {"share": share, "values": values[0] if len(values) == 1 else values}
 
 
 def _rounded(number: int) -> int:

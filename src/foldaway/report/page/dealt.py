@@ -29,7 +29,8 @@ class Dealt(NamedTuple):
 
     def units(self, plan: Plan) -> float:
         """The units that are expected in a cell of the smallest arm, if parts are of one size; 0 if unknown."""
-        return (plan.expected_units or 0) * min(plan.arms.values()) / self.parts / self.groups
+        share: float = min(plan.arms.values())
+        return (plan.expected_units or 0) * share / self.parts / self.groups
 
 
 def dealt(plan: Plan) -> Iterator[Dealt]:

@@ -18,7 +18,7 @@ from foldaway.sources.formats.chunk import wanted_by
 from foldaway.sources.formats.files import ReadOptions
 from foldaway.sources.formats.paths import Stdin, expand, size
 from foldaway.sources.runs.processes import Workers
-from foldaway.sources.runs.shares import Count, Share, fold_columns, fold_share, shares_of
+from foldaway.sources.runs.shares import Count, FilePart, fold_columns, fold_share, shares_of
 from foldaway.trial import Trial
 
 OnBytes = Callable[[Path | Stdin, int], None]
@@ -113,8 +113,8 @@ def fold_pipes(trial: Trial, pipes: Sequence[Path | Stdin], options: ReadOptions
 
 
 def fold_shares(
-    trial: Trial, shares: Sequence[Share], options: ReadOptions, processes: int, progress: OnBytes
-) -> Iterator[tuple[Share, Trial, list[Count]]]:
+    trial: Trial, shares: Sequence[FilePart], options: ReadOptions, processes: int, progress: OnBytes
+) -> Iterator[tuple[FilePart, Trial, list[Count]]]:
     """Each share, the trial with all shares up to it, and what became of the records of each of its pieces."""
     used: Counter[Path] = Counter()
 
@@ -140,14 +140,14 @@ def fold_shares(
 
 
 def _by_threads(
-    shares: Sequence[Share], fold: Callable[..., Folded], tell: Callable[[Path, int], None], threads: int
+    shares: Sequence[FilePart], fold: Callable[..., Folded], tell: Callable[[Path, int], None], threads: int
 ) -> Iterator[Folded]:
     """The trial of each share, in order, a few of them folded at a time."""
     if threads <= 1:
         yield from (fold(share, progress=tell) for share in shares)
         return
 
-    def fold_alone(share: Share) -> tuple[Folded, list[tuple[Path, int]]]:
+    def fold_alone(share: FilePart) -> tuple[Folded, list[tuple[Path, int]]]:
         used: list[tuple[Path, int]] = []
         with one_core():
             return fold(share, progress=lambda path, more: used.append((path, more))), used

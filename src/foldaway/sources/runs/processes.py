@@ -29,7 +29,7 @@ from foldaway.numerics.threads import CORES, cores
 from foldaway.plan import Plan
 from foldaway.records.columns import leave_pandas_out
 from foldaway.sources.formats.files import ReadOptions
-from foldaway.sources.runs.shares import Count, Share, fold_share
+from foldaway.sources.runs.shares import Count, FilePart, fold_share
 
 T = TypeVar("T")
 
@@ -71,7 +71,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 Answer = BytesFolded | Folded | Failed
 
 
-def send(pipe: IO[bytes], message: msgspec.Struct | Share) -> None:
+def send(pipe: IO[bytes], message: msgspec.Struct | FilePart) -> None:
     """Write a message."""
     data = msgspec.msgpack.encode(message)
     pipe.write(len(data).to_bytes(_LENGTH, "little") + data)
@@ -109,7 +109,7 @@ class Workers(AbstractContextManager["Workers"]):
                 with suppress(BrokenPipeError):
                     pipe.close()
 
-    def fold(self, shares: Sequence[Share], progress: Callable[[Path, int], None]) -> Iterator[Folded]:
+    def fold(self, shares: Sequence[FilePart], progress: Callable[[Path, int], None]) -> Iterator[Folded]:
         """The state of each share and its counts, in the order of the shares.
 
         Args:
@@ -154,7 +154,7 @@ class Workers(AbstractContextManager["Workers"]):
             self._events.put((number, answer))
         self._events.put((number, None))
 
-    def _send(self, number: int, message: Setup | Share) -> None:
+    def _send(self, number: int, message: Setup | FilePart) -> None:
         pipe = self._processes[number].stdin
         assert pipe is not None
         with instead_of(BrokenPipeError, lambda _: self._gone(number)):
@@ -205,7 +205,7 @@ def serve(questions: IO[bytes], answers: IO[bytes]) -> None:
     def tell(path: Path, more: int) -> None:
         send(answers, BytesFolded(os.fsencode(path), more))
 
-    while (share := receive(questions, Share)) is not None:
+    while (share := receive(questions, FilePart)) is not None:
         try:
             trial, counts = fold_share(share, plan, setup.key, setup.options, tell)
             answer: Folded | Failed = Folded(trial.exchanged(newcomers=True), counts)

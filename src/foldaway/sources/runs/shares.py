@@ -52,10 +52,10 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
         return Path(os.fsdecode(self.name))
 
 
-Share = list[Piece]
+FilePart = list[Piece]
 
 
-def shares_of(paths: Sequence[Path], plan: Plan, format: str | None = None) -> list[Share]:
+def shares_of(paths: Sequence[Path], plan: Plan, format: str | None = None) -> list[FilePart]:
     r"""The files in shares: several small files in one, a large one in many if its format allows.
 
     Where the plan promises complete units, every file stays whole: a unit's records may be anywhere in it.
@@ -72,8 +72,8 @@ def shares_of(paths: Sequence[Path], plan: Plan, format: str | None = None) -> l
     sizes = {path: size(path) or 0 for path in paths}
     least = _BYTES_PER_BYTE_OF_STATE * (1000 + 8 * empty_holding(plan).size)
     enough = max(min(_LARGEST, sum(sizes.values()) // _SHARES), least)
-    shares: list[Share] = []
-    small: Share = []
+    shares: list[FilePart] = []
+    small: FilePart = []
     for path in paths:
         if sizes[path] > enough and not plan.whole_units:
             shares += [small] if small else []
@@ -108,7 +108,7 @@ class Count(NamedTuple):
 
 
 def fold_share(
-    share: Share, plan: Plan, key: bytes | None, options: ReadOptions, progress: Callable[[Path, int], None]
+    share: FilePart, plan: Plan, key: bytes | None, options: ReadOptions, progress: Callable[[Path, int], None]
 ) -> tuple[Trial, list[Count]]:
     """The trial of a share, and a count for each piece; progress is told as so many more bytes of a file."""
     trial, counts, wanted, whole = Trial(plan, key=key), [], wanted_by(plan), plan.whole_units

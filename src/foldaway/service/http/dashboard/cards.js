@@ -2,6 +2,7 @@
 
 import { h, named, say } from "./dom.js";
 import { ago, count, moment, number, several, share } from "./format.js";
+import { probabilities } from "./plan.js";
 import { GROWTH, MODES } from "./vocabulary.js";
 import { ratioState, ratioVerdict, reporters } from "./words.js";
 
@@ -11,7 +12,7 @@ const VERDICTS = { passes: "good", look: "", fails: "bad", open: "soft" };
 export function arms(effects, plan) {
   const ratio = effects?.sample_ratio;
   const total = ratio ? Object.values(ratio.observed).reduce((a, b) => a + b, 0) : 0;
-  const rows = Object.entries(plan.arms).map(([arm, planned]) => {
+  const rows = Object.entries(probabilities(plan)).map(([arm, planned]) => {
     const seen = ratio ? ratio.observed[arm] : null;
     return h("li", {},
       h("div", { class: "between" },

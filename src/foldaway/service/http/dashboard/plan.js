@@ -9,6 +9,9 @@ const LEAST = 10; // records of every arm, where the plan does not say
 /** How many records of every arm there must be before effects are told. */
 export const smallestCell = (plan) => plan.privacy?.smallest_cell ?? LEAST;
 
+/** By arm its probability, which a plan writes alone or, beside what the column says for the arm, as a share. */
+export const probabilities = (plan) => Object.fromEntries(Object.entries(plan.arms).map(([arm, said]) => [arm, said.share ?? said]));
+
 /** Whether effects come at the close alone: they are released with noise, or devices send what the errors need then. */
 export const atClose = (plan) => Boolean(plan.release) || MODES[plan.federated?.mode]?.at_close;
 
@@ -40,7 +43,7 @@ export function planCard(plan) {
   return [
     h("h2", {}, "The plan"),
     h("dl", { class: "facts plain" },
-      fact("Arms", Object.entries(plan.arms).flatMap(([arm, p], i) => [i ? ", " : "", named(arm), `: ${share(p, 1)}`])),
+      fact("Arms", Object.entries(probabilities(plan)).flatMap(([arm, p], i) => [i ? ", " : "", named(arm), `: ${share(p, 1)}`])),
       fact(outcomes.length === 1 ? "Outcome" : "Outcomes", list(outcomes)),
       plan.covariates?.length ? fact("Adjusted for", list(plan.covariates)) : null,
       plan.unit ? fact("Randomised by", named(plan.unit)) : null,
