@@ -156,6 +156,8 @@ def _outcomes(rng: random.Random) -> Iterator[Any]:
     yield {"kind": "ratio", "numerator": "y", "denominator": "k"}
     yield {"kind": "ratio", "numerator": "m", "denominator": "k", "missing": "allowed"}
     yield {"kind": "total", "column": "y"}
+    at = rng.choice(([], [30.0]))
+    yield {"kind": "survival", "time": "y", "event": "z", "until": 60.0, "bins": 120, "at": at}
     quantiles = rng.choice(([0.5], [0.9], [0.25, 0.75]))
     yield {"kind": "quantile", "column": "y", "quantiles": quantiles, "bounds": [1.0, 1000.0], "resolution": 0.1}
     yield {"kind": "quantile", "column": "k", "quantiles": [0.5], "bounds": [0.0, 20.0], "resolution": 0.05}

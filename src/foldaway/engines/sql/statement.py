@@ -194,9 +194,9 @@ class _Statement(ReadRows):
         """The bin of an exit."""
         time, event, last = self.own(exits.column), self.own(exits.event), exits.stretches
         place = exp.paren(time * number(last / exits.until) - number(NUDGE))
-        end = cast(exp.Ceil(this=place), "bigint")
+        code = cast(exp.paren(exp.Ceil(this=place) * number(2) + event), "bigint")  # of a faulty time it may be huge
         both = exp.and_(present(time), present(event))
-        return case((exp.and_(both, place > last), 2 * last), (both, 2 * end + cast(event, "bigint")))
+        return case((exp.and_(both, place > last), 2 * last), (both, code))
 
     def centers(self) -> exp.Select:
         """What sums are about: the arm's mean of each value."""
