@@ -238,7 +238,11 @@ def test_sites_count_who_lacks_an_outcome_and_effects_are_those_of_the_records_t
     server: Served, tmp_path: Path
 ) -> None:
     """Faulty records are told before anything is sent, counted by the coordinator, and refused above the limit."""
-    settings = {"outcomes": [fa.Mean("y0", missing="allowed")], "drop_limit": 0.1, "expected_units": 320}
+    settings: dict[str, Any] = {
+        "outcomes": [fa.Mean("y0", missing="allowed")],
+        "drop_limit": 0.1,
+        "expected_units": 320,
+    }
     _, plan, rows = site_plan("lacking", mode="sums", covariates=0, **settings)
     rows = rows.drop_duplicates("unit").reset_index(drop=True)
     trial = Hosted(server, plan)

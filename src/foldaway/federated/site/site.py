@@ -116,8 +116,8 @@ def _require_outcomes(trial: Trial) -> None:
                 have = f"{many(units, 'unit')} of the arm {arm} at this site {'has' if units == 1 else 'have'}"
                 raise RecordError(
                     f"only {have} a value of {plan.values[value].column}, and a sum over fewer than {least:,} (the "
-                    "plan's `smallest_cell`) "
-                    "stays here: it would say too much about each. Fold the records of several sites together."
+                    "plan's `smallest_cell`) stays here: it would say too much about each. Fold the records of several "
+                    "sites together."
                 )
 
 
