@@ -85,7 +85,7 @@ class Columns(tuple[str, ...]):
 
     parts: tuple[Covariate | Segment, ...]
 
-    def __new__(cls, parts: Iterable[Covariate | Segment] = ()) -> Columns:
+    def __new__(cls, parts: Iterable[Any] = ()) -> Columns:
         """The columns of these parts."""
         parts = tuple(parts)
         columns = super().__new__(cls, (each.column for each in parts))

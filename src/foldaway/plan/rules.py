@@ -246,7 +246,7 @@ def _segment_faults(plan: Analysis) -> Iterator[str]:
             role = role or "outcomes"
             yield f"the column {column!r} is used more than once ({role}, segments); each column has one role."
         elif column in plan.covariates and column not in plan.levels:
-            yield f"the segment {column!r} is a covariate without levels: list them, as in {{column = {column!r}, levels = […]}}."
+            yield f"the segment {column!r} is a covariate without levels: give it `levels`."
     if strata is not None and not plan.grouped and any(each.KIND == "total" for each in plan.outcomes):
         yield "totals within `strata` need `unit`, whose groups give them an error."
 
