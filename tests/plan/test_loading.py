@@ -43,7 +43,7 @@ def test_text_that_is_neither_format_is_called_that(text: str) -> None:
     assert fault.startswith("the plan is neither TOML nor JSON: ")
 
 
-@pytest.mark.parametrize("text", ["", "{}", "# nothing", "\n\n", '{"unit": "u"}', "[levels]"])
+@pytest.mark.parametrize("text", ["", "{}", "# nothing", "\n\n", '{"unit": "u"}', "[privacy]"])
 def test_missing_settings_are_all_told(text: str) -> None:
     assert faults(text) == [f"`{setting}` is missing." for setting in ("name", "arm", "arms", "outcomes")]
 

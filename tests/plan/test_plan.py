@@ -166,7 +166,7 @@ OTHER_IN_PARTS: dict[str, Any] = {
         "futility": "pocock",
         "power": 0.9,
     },
-    "strata": {"column": "place", "probabilities": {"x": {"a": 0.5, "b": 0.5}}},
+    "strata": {"column": "place", "probabilities": {"x": {"a": 0.5, "b": 0.5}}, "levels": ["x", "y"]},
     "coefficients": {"center": {"x": 0.6}, "slopes": {"y": {"x": 2.6}, "z": {"x": 0.5}}},
 }
 BASES = {"moments": FULL, "coefficients": CALIBRATED, "release": RELEASED, "strata": CUT, "looks": LOOKED}
@@ -197,8 +197,11 @@ def test_a_changed_setting_in_a_part_changes_the_fingerprint(part: str, setting:
     settings: dict[str, Any] = dict(base.get(part, {}))
     if setting == "mode":
         del settings["leverage"]
+    plan = fa.Plan(**{**base, part: settings})
+    if setting == "levels":
+        del settings["probabilities"]
     other = fa.Plan(**{**base, part: settings | {setting: OTHER_IN_PARTS[part][setting]}})
-    assert fa.Plan(**{**base, part: settings}).fingerprint != other.fingerprint
+    assert plan.fingerprint != other.fingerprint
     assert fa.Plan.loads(other.to_toml()) == other
     assert fa.Plan.loads(other.to_json()) == other
 

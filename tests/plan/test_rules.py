@@ -235,6 +235,7 @@ def test_each_fault_has_its_sentence() -> None:
 
 NOT_TEXT: list[Any] = [None, 1, 1.5, True, b"y", ["y"], {"y": 1}, datetime.date(2020, 1, 1), object()]
 NOT_NAMES: list[Any] = [None, 1, "y", b"y", {"y"}, {"y": 1}, [1], ["y", None], [["y"]], range(2), object()]
+NOT_LISTS: list[Any] = [each for each in NOT_NAMES if not isinstance(each, list)]
 NOT_NUMBERS: list[Any] = [None, "0.9", True, [0.9], 10**400, 1j, object()]
 NOT_WHOLE: list[Any] = [None, 1.5, 100.0, "100", True, [1], object()]
 
@@ -243,10 +244,10 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "arm": NOT_TEXT,
     "arms": [None, 0.5, "ab", ["a", "b"], [("a", 0.5)], {1: 0.5, 2: 0.5}, {"a": "0.5"}, {"a": None}, {"a": 10**400}],
     "outcomes": NOT_NAMES,
-    "covariates": NOT_NAMES,
+    "covariates": NOT_LISTS,
     "bounds": [None, 1, [0, 1], {"age": 1}, {"age": [1]}, {"age": [0, 1, 2]}, {"age": ["0", "1"]}],
     "beyond": [None, "", "Clip", True],
-    "segments": NOT_NAMES,
+    "segments": NOT_LISTS,
     "received": NOT_TEXT[1:],
     "strata.column": NOT_TEXT,
     "strata.levels": [1, "ab", [1, 2], {"a": "b"}, {"a", "b"}],

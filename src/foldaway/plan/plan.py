@@ -170,13 +170,14 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
         return made
 
     def to_toml(self) -> str:
-        """The plan as TOML: outcomes in a list of column names, or each in a table if one needs it."""
+        """The plan as TOML: columns in a list of names, or each in a table if one needs it."""
         import tomli_w
 
         settings = self.settings()
-        outcomes = settings["outcomes"]
-        if not all(isinstance(each, str) for each in outcomes):
-            settings["outcomes"] = [{"column": each} if isinstance(each, str) else each for each in outcomes]
+        for name in ("outcomes", "covariates", "segments"):
+            columns = settings.get(name, [])
+            if not all(isinstance(each, str) for each in columns):
+                settings[name] = [{"column": each} if isinstance(each, str) else each for each in columns]
         return tomli_w.dumps(settings)
 
     def to_json(self) -> str:

@@ -60,7 +60,7 @@ def test_from_a_csv_file_to_a_report_in_three_commands(folder: Path) -> None:
     assert "unit of its own" not in made.stderr
     plan = fa.Plan.load(folder / "plan.toml")
     settings = {name: getattr(PLAN, name) for name in PLAN.__struct_fields__}
-    ours = {"name": "my-trial", "outcomes": ["revenue", "converted"], "records_per_unit": "one"}
+    ours = {"name": "my-trial", "outcomes": ["revenue", "converted"], "records_per_unit": "one", "expected_units": 2000}
     assert plan == fa.Plan(**{**settings, **ours})
     command = shlex.split(following.removeprefix("Next: foldaway "))
     foldaway(*command, folder=folder)
