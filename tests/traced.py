@@ -81,7 +81,7 @@ class Tracer:
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
 
 
 def trace_at_signals(file: Path) -> None:
