@@ -11,8 +11,8 @@ import secrets
 from foldaway.errors import instead_of
 
 KEY_LENGTH = 32
-NONCE, TAG = 12, 16
-"""How many bytes a seal adds: the nonce before, the tag after."""
+NONCE = 12
+"""How many bytes a seal puts before what it seals; a tag comes after."""
 
 
 class BrokenSeal(Exception):

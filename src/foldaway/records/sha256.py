@@ -11,9 +11,6 @@ from numpy.typing import NDArray
 
 from foldaway.records.columns import as_numpy
 
-DIGITS = 3
-"""The first so many hexadecimal digits give the group; 16³ is the most groups that there can be."""
-
 
 def sha256_identifiers(column: pa.Array, key: bytes) -> NDArray[np.uint64]:
     """A number for each identifier, of which each different one is hashed once.

@@ -31,23 +31,22 @@ from foldaway.errors import (
     SourceError,
     StateError,
     TooEarly,
-    instead_of,
     joined,
     many,
 )
 from foldaway.inference.adjusting import Start
 from foldaway.inference.fixing import fixed
-from foldaway.keeping.cohort import Newcomers, Told
+from foldaway.keeping.cohort import Newcomers
 from foldaway.keeping.listed_places import forget_places
 from foldaway.keeping.saved import Final, Positions, Saved, load, naming, others_under
 from foldaway.keeping.secret import Secret
-from foldaway.keeping.state import pack, unpack
+from foldaway.keeping.state import pack
 from foldaway.keeping.user_keys import FileKey
 from foldaway.numerics.block import Floats
 from foldaway.numerics.threads import cores, on_threads, one_core
 from foldaway.plan import Plan
 from foldaway.plan.arms import secret_arm
-from foldaway.records import Fault, Faults, check
+from foldaway.records import Faults, check
 from foldaway.records.faults import FaultyBatch
 from foldaway.records.values import WRONG_TYPE
 from foldaway.table import ABSENT, html_table
@@ -57,26 +56,12 @@ from foldaway.tallies.levels import marked
 from foldaway.trial.chronicle import Chronicle
 from foldaway.trial.ending import finish_ending
 from foldaway.trial.key import TrialKey
+from foldaway.trial.state import TrialState, differing, read_state
 from foldaway.trial.units import Seen, large_slices, with_batch
 
 if TYPE_CHECKING:
     from foldaway.auditing.finding import Audit
     from foldaway.report.page.document import Report
-
-
-class TrialState(msgspec.Struct):
-    """What a trial keeps, and the plan it was kept under, in canonical form."""
-
-    plan: str
-    tallies: Any
-    dropped: dict[str, int]
-    faults: list[Fault]
-    key_mark: bytes
-    sealed: bool
-    told: Told | None = None
-    labels: list[str] | msgspec.UnsetType = msgspec.UNSET  # of a trial of answers of databases
-    newcomers: tuple[int, int, list[int]] | None = None  # between workers of one run alone
-    looks: tuple[Look, ...] | msgspec.UnsetType = msgspec.UNSET  # of a plan with planned looks
 
 
 class Trial:
@@ -358,8 +343,8 @@ class Trial:
         if self is other and self.n:
             raise StateError("merging a trial with itself would count its records twice.")
         if self.plan.fingerprint != other.plan.fingerprint:
-            differing = _differing(self.plan, other.plan)
-            raise StateError(f"only trials of the same plan can be merged; these plans differ in {differing}.")
+            they_differ = f"these plans differ in {differing(self.plan, other.plan)}"
+            raise StateError(f"only trials of the same plan can be merged; {they_differ}.")
         if twice := sorted(self.labels & other.labels):
             raise StateError(f"both trials have the records of {', '.join(map(repr, twice))}, which would count twice.")
         merged = copy.copy(self)
@@ -545,14 +530,7 @@ class Trial:
         Raises:
             StateError: The state is damaged, truncated, or of another plan or key.
         """
-        state = unpack(data, TrialState)
-        with instead_of(PlanError, StateError("the state is damaged: it does not hold a plan.")):
-            made_under = Plan.loads(state.plan)
-        if plan is not None and plan.fingerprint != made_under.fingerprint:
-            raise StateError(
-                f"the state was made under another plan ({made_under.name}), which differs in "
-                f"{_differing(plan, made_under)}; load it with that one."
-            )
+        state, made_under = read_state(data, plan)
         trial = cls(made_under, key=key)
         trial.tallies = restored_holding(state.tallies, made_under)
         trial.dropped = Faults(state.dropped.items(), state.faults)
@@ -564,8 +542,6 @@ class Trial:
         if state.newcomers is not None:
             records, units, hashes = state.newcomers
             trial.newcomers = Newcomers(records, units, frozenset(hashes))
-        if min([*state.dropped.values(), *(fault.records for fault in state.faults)], default=1) < 1:
-            raise StateError("the state is damaged: its counts do not fit.")
         if trial.exchanged(newcomers=state.newcomers is not None) != bytes(data):  # one state has one form
             raise StateError("the state is damaged: it is not written as `dumps` writes it.")
         return trial
@@ -660,10 +636,3 @@ def _require_cast(faults: Faults, plan: Plan) -> None:
                 f"nothing was folded: the identifiers in {name!r} are neither text nor integers, and a database writes "
                 f"others in its own way. Let the query cast them, as in CAST({name} AS VARCHAR) AS {name}."
             )
-
-
-def _differing(plan: Plan, other: Plan) -> str:
-    """The settings in which two plans differ."""
-    ours, theirs = (msgspec.json.decode(each.canonical()) for each in (plan, other))
-    names = [name for name in Plan.__struct_fields__ if ours.get(name) != theirs.get(name)]
-    return ", ".join(f"`{name}`" for name in names) or "the order of its arms"

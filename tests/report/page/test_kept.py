@@ -23,7 +23,7 @@ from foldaway.tallies import Lean, arms_of
 from foldaway.tallies.grouped import GroupedState
 from foldaway.tallies.moments import Arms, ArmTally, Tally
 from foldaway.tallies.moments.arm import ArmState
-from foldaway.trial.trial import TrialState
+from foldaway.trial.state import TrialState
 from fuzzing import fuzz
 from measured import measured
 from pages import parsed, tables
