@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from foldaway.errors import (
+    EndedError,
     EstimateError,
     FixedWarning,
     FoldawayError,
@@ -15,7 +16,6 @@ from foldaway.errors import (
     PlanError,
     RecordError,
     SampleRatioWarning,
-    SealedError,
     SourceError,
     StateError,
     StreamedWarning,
@@ -53,6 +53,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Coefficients",
     "Effects",
+    "EndedError",
     "EstimateError",
     "Federated",
     "FixedWarning",
@@ -70,7 +71,6 @@ __all__ = [
     "RecordError",
     "Release",
     "SampleRatioWarning",
-    "SealedError",
     "Share",
     "SourceError",
     "StateError",

@@ -6,7 +6,7 @@ import pytest
 
 from counted_devices import begun
 from foldaway.errors import IngestError
-from foldaway.federated.coordinator.closing import CloseRequest
+from foldaway.federated.coordinator.ending import EndRequest
 from foldaway.service.collecting.service import Service
 
 
@@ -16,16 +16,16 @@ def test_a_trial_whose_every_row_would_be_withheld_stays_open(service: Service, 
     plan, devices = begun(service, mode, count=9, cohort=3, smallest_cell=2)
     service.devices.receive(plan.name, "reports", [device.message("reports") for device in devices[:8]])
     before = service.status(plan.name)
-    for request in (None, CloseRequest(exact=True), CloseRequest(deadline=0.0), CloseRequest(deadline=0.0, share=0.1)):
+    for request in (None, EndRequest(exact=True), EndRequest(deadline=0.0), EndRequest(deadline=0.0, share=0.1)):
         with pytest.raises(IngestError, match="effects would be withheld") as refused:
-            service.close(plan.name, request)
+            service.end(plan.name, request)
         assert refused.value.status == 409
     assert service.status(plan.name) == before
-    assert not service.close(plan.name, CloseRequest(deadline=1000.0)).final
-    closing = service.store.devices.situation(plan).closing
-    assert closing is not None
-    service.store.devices.change_closing(plan.name, closing._replace(deadline=0.0))
+    assert not service.end(plan.name, EndRequest(deadline=1000.0)).final
+    ending = service.store.devices.situation(plan).ending
+    assert ending is not None
+    service.store.devices.change_ending(plan.name, ending._replace(deadline=0.0))
     service.tick()
     assert service.status(plan.name).status == "open"
-    answer = service.close(plan.name, CloseRequest(without_effects=True))
+    answer = service.end(plan.name, EndRequest(without_effects=True))
     assert answer.final
