@@ -435,12 +435,12 @@ def test_a_commit_that_comes_too_late_does_not_refuse_what_is_durable(
     service.devices.receive(plan.name, kind, messages[:2])  # type: ignore[arg-type]
     commit = service.store.devices.commit
 
-    def after_the_close(*args: Any, **named: Any) -> int:
+    def after_the_end(*args: Any, **named: Any) -> int:
         monkeypatch.setattr(service.store.devices, "commit", commit)
         service.end(plan.name, EndRequest(deadline=0.0, without_effects=True))
         return commit(*args, **named)
 
-    monkeypatch.setattr(service.store.devices, "commit", after_the_close)
+    monkeypatch.setattr(service.store.devices, "commit", after_the_end)
     lot = [messages[0], b"\xc1", *messages[2:]]
     durable, faulty, *late = other.devices.receive(plan.name, kind, lot)  # type: ignore[arg-type]
     assert durable == Received(repeated=True, durable=True)
