@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from foldaway.report.page.document import Report
 
 
-class TrialState(msgspec.Struct):
+class TrialState(msgspec.Struct, rename={"ended": "sealed"}):
     """What a trial keeps, and the plan it was kept under, in canonical form."""
 
     plan: str

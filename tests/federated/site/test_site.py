@@ -264,7 +264,7 @@ def test_sites_count_who_lacks_an_outcome_and_effects_are_those_of_the_records_t
         assert max(map(len, said.splitlines())) <= 80
     with pytest.raises(Exception, match="no device can join"):
         trial.link.ask("POST", "/enrolments", encoded(Enrolment(new_number(), plan.control)), until=0.0)
-    trial.close(deadline=0)
+    trial.end(deadline=0)
     effects = trial.effects()
     have = rows.dropna().groupby("group")["y0"]
     treated = next(each for each in plan.arms if each != plan.control)

@@ -272,7 +272,7 @@ def test_a_commit_that_is_not_answered_is_found_out(service: Service, monkeypatc
             service.devices.receive(plan.name, "reports", messages)
     outcomes = service.devices.receive(plan.name, "reports", messages)
     assert outcomes == [Received(repeated=True, durable=True)] * 3
-    assert service.end(plan.name).records == 7
+    assert service.end(plan.name, EndRequest(without_effects=True)).records == 7
 
 
 def test_records_and_reports_keep_to_their_own_trials(service: Service) -> None:
@@ -353,7 +353,7 @@ def test_a_site_takes_no_single_device_with_it(service: Service) -> None:
     for server in (service, again):
         assert not isinstance(one(server, plan, "reports", devices[1].message("reports")), FoldawayError)
     one(again, plan, "reports", devices[0].message("reports"))
-    assert again.end(plan.name, EndRequest(deadline=0.0)).records == 4 + 1 + 2
+    assert again.end(plan.name, EndRequest(without_effects=True)).records == 4 + 1 + 2
 
 
 def test_moments_that_were_given_up_are_in_no_later_commit(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -381,7 +381,7 @@ def test_moments_that_were_given_up_are_in_no_later_commit(service: Service, mon
             late.devices.receive(plan.name, "reports", replies)
     outcomes = late.devices.receive(plan.name, "reports", replies)
     assert outcomes == [Received(repeated=False, durable=True)] * 4
-    answer = service.end(plan.name, EndRequest(deadline=0.0))
+    answer = service.end(plan.name, EndRequest(deadline=0.0, without_effects=True))
     assert (answer.records, answer.left_out) == (1 + 2 + 4 + 8, 1)
 
 
@@ -410,7 +410,7 @@ def test_between_two_looks_at_the_database_another_server_moves_on(
             if not happened:
                 happened.append(read)
                 service.devices.receive(plan.name, kind, messages[1:])  # type: ignore[arg-type]
-                service.end(plan.name, EndRequest(deadline=1000.0 if mode == "scores" else 0.0))
+                service.end(plan.name, EndRequest(1000.0 if mode == "scores" else 0.0, without_effects=True))
             return found
 
         return reading

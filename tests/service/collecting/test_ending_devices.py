@@ -36,7 +36,7 @@ def replies_of(service: Service, plan: fa.Plan, devices: list[Simulated]) -> lis
 def test_the_deadline_ends_it_without_anybody_asking(service: Service) -> None:
     plan, devices = begun(service, "delta", cohort=2)
     service.devices.receive(plan.name, "reports", [device.message("reports") for device in devices[:2]])
-    assert not service.end(plan.name, EndRequest(deadline=1000.0)).final
+    assert not service.end(plan.name, EndRequest(deadline=1000.0, without_effects=True)).final
     service.tick()
     assert service.status(plan.name).status == "open"
     deadline_passes(service, plan)
@@ -63,7 +63,7 @@ def test_whoever_ends_it_may_have_exact_effects_once(service: Service, mode: str
         service.devices.receive(plan.name, "reports", replies_of(service, plan, devices[:7]))
         with pytest.raises(IngestError, match="nothing was changed"):
             service.end(plan.name, EndRequest(exact=True))
-    answer = service.end(plan.name, EndRequest(exact=True, deadline=0.0))
+    answer = service.end(plan.name, EndRequest(exact=True, deadline=0.0, without_effects=True))
     exact, told = (fa.Effects.from_json(bytes(each.effects)) for each in (answer, service.effects(plan.name)))
     assert (exact.rounded, told.rounded, exact.final) == (False, True, True)
     assert answer.records == sum(exact.counts.values()) == 2**8 - 1
@@ -102,9 +102,11 @@ def test_a_deadline_that_too_few_have_kept_destroys_nothing(service: Service, mo
     deadline_passes(service, plan)
     assert one(service, plan, "reports", messages[1]) == Received(repeated=False, durable=True)
     service.tick()
-    answer = service.end(plan.name)
+    with pytest.raises(IngestError, match="effects would be withheld: Errors by unit need 2 units") as refused:
+        service.end(plan.name)  # no longer for want of reports
+    assert refused.value.status == 409
+    answer = service.end(plan.name, EndRequest(without_effects=True))
     assert answer.final
-    assert bytes(answer.effects) != b"null"
     assert answer.federated is not None
     assert answer.federated.reported == {"a": 1, "b": 1}
 
@@ -124,8 +126,7 @@ def test_a_trial_that_waits_on_commits_no_single_device(service: Service) -> Non
             service.end(plan.name)
     one(service, plan, "reports", devices[4].message("reports"))
     service.tick()
-    assert service.status(plan.name).status == "ended"
-    assert service.end(plan.name).records == 2**5 - 1
+    assert service.end(plan.name, EndRequest(without_effects=True)).records == 2**5 - 1
 
 
 def test_reports_that_make_no_cohort_end_nothing(service: Service) -> None:
@@ -136,7 +137,7 @@ def test_reports_that_make_no_cohort_end_nothing(service: Service) -> None:
         service.end(plan.name)
     assert service.status(plan.name).status == "open"
     one(service, plan, "reports", devices[5].message("reports"))
-    answer = service.end(plan.name)
+    answer = service.end(plan.name, EndRequest(without_effects=True))
     assert answer.final
     assert bytes(answer.effects) != b"null"
 
@@ -146,7 +147,7 @@ def test_what_came_after_the_last_answer_and_makes_no_cohort_is_left_out_and_sai
     service.devices.receive(plan.name, "reports", [device.message("reports") for device in devices[:8]])
     shown = service.effects(plan.name)
     service.devices.receive(plan.name, "reports", [device.message("reports") for device in devices[8:]])
-    answer = service.end(plan.name)
+    answer = service.end(plan.name, EndRequest(without_effects=True))
     assert (answer.records, answer.left_out) == (shown.records, 2) == (2**8 - 1, 2)
     final, before = (fa.Effects.from_json(bytes(each.effects)) for each in (answer, shown))
     assert final.counts == before.counts
@@ -163,7 +164,7 @@ def test_what_is_pending_here_counts_and_its_numbers_are_used(service: Service) 
     service.devices.receive(plan.name, "reports", [device.message("reports") for device in devices[:3]])
     one(service, plan, "reports", devices[3].message("reports"))
     one(other, plan, "reports", devices[4].message("reports"))
-    answer = service.end(plan.name)
+    answer = service.end(plan.name, EndRequest(without_effects=True))
     assert (answer.final, answer.records) == (True, 2**4 - 1)
     assert answer.federated is not None
     assert (answer.federated.reported, answer.federated.missing) == ({"a": 2, "b": 2}, {"a": 1, "b": 1})
@@ -181,7 +182,7 @@ def test_what_another_server_has_taken_too_is_counted_once(service: Service) -> 
     other = Service(service.store, "other", Limits())
     one(service, plan, "reports", devices[0].message("reports"))
     other.devices.receive(plan.name, "reports", [device.message("reports") for device in devices[:4]])
-    answer = service.end(plan.name)
+    answer = service.end(plan.name, EndRequest(without_effects=True))
     assert (answer.final, answer.records) == (True, 2**4 - 1)
 
 
@@ -230,7 +231,7 @@ def test_effects_that_are_asked_for_too_early_say_what_is_waited_for(service: Se
 def test_who_is_not_in_the_coefficients_is_not_waited_for(service: Service) -> None:
     plan, devices = begun(service, "scores", count=5, cohort=1)
     service.devices.receive(plan.name, "moments", [device.message("moments") for device in devices[:4]])
-    service.end(plan.name, EndRequest(deadline=1000.0))
+    service.end(plan.name, EndRequest(deadline=1000.0, without_effects=True))
     assert service.status(plan.name).federated.with_moments == {"a": 2, "b": 2}  # type: ignore[union-attr]
     replies = replies_of(service, plan, devices[:4])
     service.devices.receive(plan.name, "reports", replies[:3])
@@ -281,7 +282,7 @@ def test_who_is_in_the_tallies_is_in_the_counts(service: Service, moment: int, m
 
     monkeypatch.setattr(service.store.devices, "situation", then_it_commits(service.store.devices.situation))
     monkeypatch.setattr(service.store.shards, "all", then_it_commits(service.store.shards.all))
-    answer = service.end(plan.name)
+    answer = service.end(plan.name, EndRequest(without_effects=True))
     assert answer.final
     assert answer.federated is not None
     assert answer.records is not None
@@ -294,7 +295,7 @@ def test_a_share_is_reached_by_exactly_so_many(service: Service) -> None:
     """0.28 of 25 is 7, and in floating point a little more."""
     assert 0.28 * 25 > 7
     plan, devices = begun(service, "delta", count=25, cohort=1)
-    service.end(plan.name, EndRequest(deadline=1000.0, share=0.28))
+    service.end(plan.name, EndRequest(deadline=1000.0, share=0.28, without_effects=True))
     service.devices.receive(plan.name, "reports", [device.message("reports") for device in devices[:6]])
     service.tick()
     assert service.status(plan.name).status == "open"
@@ -305,7 +306,7 @@ def test_a_share_is_reached_by_exactly_so_many(service: Service) -> None:
 
 def test_a_share_that_is_enough_ends_it(service: Service) -> None:
     plan, devices = begun(service, "delta", count=4, cohort=1)
-    assert not service.end(plan.name, EndRequest(deadline=1000.0, share=0.75)).final
+    assert not service.end(plan.name, EndRequest(deadline=1000.0, share=0.75, without_effects=True)).final
     for device in devices[:2]:
         one(service, plan, "reports", device.message("reports"))
     service.tick()
@@ -351,8 +352,7 @@ def test_nothing_is_answered_while_the_last_reports_are_waited_for(service: Serv
         assert service.status(plan.name).records == 7
         with pytest.raises(TooEarly, match="last reports are being waited for"):
             service.effects(plan.name)
-    service.tick()  # all that have joined
-    answer = service.end(plan.name)
+    answer = service.end(plan.name, EndRequest(without_effects=True))
     assert (answer.final, answer.records, answer.left_out) == (True, 7, 2)  # two are no cohort after the last answer
 
 
