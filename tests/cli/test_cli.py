@@ -44,7 +44,7 @@ def test_output_that_finds_no_room_is_an_error_and_no_bug(words: list[str], tmp_
     assert done.stderr.count(b"error: the output could not be written: No space left on device.") == 1
 
 
-@pytest.mark.parametrize("ended", ["stdout", "stderr"])
+@pytest.mark.parametrize("closed", ["stdout", "stderr"])
 def test_a_stream_that_was_closed_is_no_failure(closed: str) -> None:
     words = f"exec {sys.executable} -m foldaway --version {'>&-' if closed == 'stdout' else '2>&-'}"
     done = subprocess.run(["sh", "-c", words], capture_output=True)

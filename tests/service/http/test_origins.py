@@ -26,7 +26,7 @@ SHOP, OTHER = "https://shop.example", "https://other.example"
 
 SENT = {"records": "POST", "enrolments": "POST", "moments": "POST", "reports": "POST"}
 ASKED = {"plan": "GET", "coefficients": "GET", "producers/page": "GET"}
-ENDED = ("", "/effects", "/status", "/report", "/history", "/outlook", "/end", "/tallies", "/certificate")
+CLOSED = ("", "/effects", "/status", "/report", "/history", "/outlook", "/end", "/tallies", "/certificate")
 
 
 class Elsewhere:
@@ -80,13 +80,13 @@ def test_a_preflight_lets_an_origin_in_to_what_senders_and_devices_ask_and_to_no
         assert answer.headers["Vary"] == "origin"
         assert preflight(server, path, method, OTHER).status_code == 403
     before = turned_away(server, "origin")
-    ended = [f"/v1/trials/any{end}" for end in ENDED]
-    ended += ["/v1/trials", "/v1/tokens", "/v1/tokens/own", "/metrics", "/health", "/", "/dashboard/main.js"]
-    for path in ended:
+    closed = [f"/v1/trials/any{end}" for end in CLOSED]
+    closed += ["/v1/trials", "/v1/tokens", "/v1/tokens/own", "/metrics", "/health", "/", "/dashboard/main.js"]
+    for path in closed:
         answer = preflight(server, path, "GET", SHOP)
         assert answer.status_code == 403
         assert not [name for name in answer.headers if name.startswith("access-control")]
-    assert turned_away(server, "origin") == before + len(ended)
+    assert turned_away(server, "origin") == before + len(closed)
     assert "other.example" not in server.log() + server.ask("GET", "/metrics").text
 
 
