@@ -248,8 +248,8 @@ def test_a_trial_that_has_ended_shows_its_final_effects_and_fingerprint(browser:
         trial.end()
         page.get_by_text("This trial has ended.").wait_for()
         fingerprint = server.ask("GET", "/v1/trials/ending").json()["fingerprint"]
-        assert fingerprint in text(page, ".ended")
-        assert "final" in text(page, ".ended")
+        assert fingerprint in text(page, ".has-ended")
+        assert "final" in text(page, ".has-ended")
         until(page, lambda: text(page, "#outlook") == "")
         assert page.locator("#estimate").is_visible()
         assert (

@@ -226,7 +226,7 @@ class TrialPage {
         h("p", {}, found.alarm)));
     }
     if (this.status.status === "ended") {
-      alarms.push(h("div", { class: "ended", role: "status" },
+      alarms.push(h("div", { class: "has-ended", role: "status" },
         h("strong", {}, "This trial has ended."),
         h("p", {}, `It took its last record before ${moment(this.status.ended)}. These effects are final, under the plan `,
           h("code", {}, this.status.fingerprint), ".")));
