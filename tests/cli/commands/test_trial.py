@@ -113,7 +113,10 @@ def _put_away(server: Served, folder: Path) -> None:
     assert "life is removed from the server, with its tokens." in said
     assert {file.name for file in away.iterdir()} == {"certificate.json", "effects.json", "report.html"}
     assert "is valid" in foldaway("verify", away / "certificate.json").stdout
-    assert json.loads((away / "effects.json").read_text())["final"]
+    effects = fa.Effects.load(away / "effects.json")
+    assert effects.final
+    assert effects.rounded
+    assert str(effects) in foldaway("effects", away).stdout
     assert "there is no trial with this name" in foldaway("effects", "life", code=1, env=env).stderr
 
 

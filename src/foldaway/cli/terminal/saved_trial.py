@@ -211,11 +211,13 @@ def existing(state: Path) -> Path:
 
 
 def file_of(state: Path) -> Path:
-    """The file of a state: itself, or the one in a consumer's store."""
+    """The file of a state: itself, or the one in a consumer's store; in an archive, its effects."""
     if not state.is_dir():
         return state
     if (state / "foldaway.db").exists():
         raise StateError(f"{state} is the folder of a server: ask the server for a trial, by its address or its name.")
+    if (state / "effects.json").exists():  # an archive
+        return state / "effects.json"
     if not (state / "state").exists():
         raise StateError(f"the store {state} holds no records yet.")
     return state / "state"
