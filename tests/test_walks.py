@@ -91,7 +91,7 @@ def test_a_devices_record_to_effects(server: Served) -> None:
         with Tracer() as tracer:
             device.record({"y": float(number % 5)})
             device.report(timeout=60)
-    trial.close(deadline=0)
+    trial.end(deadline=0)
     down = [name for name in tracer.way().down if (ROOT / name).is_relative_to(CLIENT)]
     there = way_of(server)
     assert_walk("A device's record to effects", Way([*down, *there.down], there.up))
