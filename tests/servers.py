@@ -24,7 +24,7 @@ import pyarrow as pa
 from foldaway.client import Client
 from measured import measured as in_environment
 from postgres import free_port
-from traced import WRITTEN_TO, trace_at_signals
+from traced import WRITTEN_TO, RequestTracer
 
 KEY = bytes(range(32)).hex()
 
@@ -332,7 +332,7 @@ def _fork_servers() -> None:
             if KILLED in environment:
                 _kill_at(*environment[KILLED].split(":", 1))
             if WRITTEN_TO in environment:
-                trace_at_signals(Path(environment[WRITTEN_TO]))
+                RequestTracer(Path(environment[WRITTEN_TO])).__enter__()
             _become_server(cli.main, arguments, out, err)
         print(pid, flush=True)
 

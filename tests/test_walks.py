@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +14,7 @@ import pytest
 import foldaway as fa
 from commands import foldaway
 from devices import Hosted, device_in
-from served import Served, eventually
+from served import Served
 from servers import Nursery
 from test_map import section
 from traced import CLIENT, ROOT, WRITTEN_TO, Tracer, Way, read_way
@@ -54,15 +52,15 @@ def server(tmp_path: Path, served_from: Nursery) -> Iterator[Served]:
 
 
 def begin(server: Served) -> None:
-    os.kill(server.pid, signal.SIGUSR1)
+    Path(server._environment[WRITTEN_TO]).with_name("begin").touch()
 
 
 def way_of(server: Served) -> Way:
     """The way since `begin`."""
     time.sleep(0.2)  # for its threads to come back from what is answered
-    os.kill(server.pid, signal.SIGUSR2)
     file = Path(server._environment[WRITTEN_TO])
-    eventually(file.exists)
+    file.with_name("end").touch()
+    assert server.ask("GET", "/health").is_success
     return read_way(file)
 
 
@@ -93,7 +91,7 @@ def test_a_devices_record_to_effects(server: Served) -> None:
         with Tracer() as tracer:
             device.record({"y": float(number % 5)})
             device.report(timeout=60)
-    trial.close(deadline=0)
+    trial.end(deadline=0)
     down = [name for name in tracer.way().down if (ROOT / name).is_relative_to(CLIENT)]
     there = way_of(server)
     assert_walk("A device's record to effects", Way([*down, *there.down], there.up))

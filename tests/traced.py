@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import threading
 from pathlib import Path
@@ -84,14 +83,29 @@ class Tracer:
         threading.setprofile(None)
 
 
-def trace_at_signals(file: Path) -> None:
-    """Trace this process from SIGUSR1 on, and write its way to the file at SIGUSR2."""
-    tracer = Tracer()
+class RequestTracer(Tracer):
+    """Of a server: where a file `begin` lies beside its own, the next request is the first that it follows.
 
-    def begin(*_: object) -> None:
-        tracer.forget()
-        sys.setprofile(tracer.follow)
+    Where a file `end` lies there, the next request has it write the way until then.
+    """
 
-    signal.signal(signal.SIGUSR1, begin)
-    signal.signal(signal.SIGUSR2, lambda *_: tracer.write(file))
-    threading.setprofile(tracer.follow)  # of threads that begin before the first signal
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self._file = file
+
+    def follow(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call" and frame.f_code.co_filename == _FIRST:
+            if self._is_told("begin"):
+                self.forget()
+            if self._is_told("end"):
+                self.write(self._file)
+        super().follow(frame, event, argument)
+
+    def _is_told(self, word: str) -> bool:
+        told = self._file.with_name(word)
+        is_told = told.exists()
+        told.unlink(missing_ok=True)
+        return is_told
+
+
+_FIRST = str(SOURCE / "service/http/connections.py")

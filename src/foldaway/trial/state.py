@@ -14,7 +14,7 @@ from foldaway.plan import Plan
 from foldaway.records import Fault
 
 
-class TrialState(msgspec.Struct):
+class TrialState(msgspec.Struct, rename={"ended": "sealed"}):
     """What a trial keeps, and the plan it was kept under, in canonical form."""
 
     plan: str
@@ -22,7 +22,7 @@ class TrialState(msgspec.Struct):
     dropped: dict[str, int]
     faults: list[Fault]
     key_mark: bytes
-    sealed: bool
+    ended: bool
     told: Told | None = None
     labels: list[str] | msgspec.UnsetType = msgspec.UNSET  # of a trial of answers of databases
     newcomers: tuple[int, int, list[int]] | None = None  # between workers of one run alone
