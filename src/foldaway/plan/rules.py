@@ -145,6 +145,8 @@ def _federated_faults(plan: Analysis) -> Iterator[str]:
             'in a federated plan, `unit` is for sites, which need `federated.mode` = "sums", or "one-message" with '
             '`records_per_unit = "together"`; a device is a unit by itself.'
         )
+    if plan.federated.sites is not None and not (plan.unit is not None and mode.sites):
+        yield "`federated.sites` counts sites, which need `unit`, the column that names their units: leave it out."
     if plan.unit is not None and plan.release is not None:
         yield (
             "`release` limits the records of each device, which a site cannot do for its units: leave out `release`; "

@@ -284,6 +284,35 @@ def test_sites_count_who_lacks_an_outcome_and_effects_are_those_of_the_records_t
         fold_site(plan, [str(tmp_path / "few.parquet")], tmp_path / "none")
 
 
+def test_there_are_no_effects_and_no_end_before_the_least_number_of_sites_has_reported(
+    server: Served, tmp_path: Path
+) -> None:
+    """Two tokens with one label are one site; status and effects say which sites have reported, with rounded units."""
+    _, plan, rows = site_plan(
+        "three-sites", mode="sums", covariates=0, cohort=2, federated=fa.Federated("sums", sites=3)
+    )
+    trial = Hosted(server, plan)
+    units = {}
+    for place, file in enumerate(site_files(rows, tmp_path, 4)):
+        label = "Aarhus" if place == 3 else f"Clinic {place % 2}"
+        if place == 3:
+            early = server.ask("GET", f"{trial.path}/effects")
+            assert "reports of 3 sites (the plan's `federated.sites`), and 2 sites reported" in early.text
+            refused = server.ask("POST", f"{trial.path}/close", json={"deadline": 0})
+            assert refused.status_code == 409
+            assert "3 sites" in refused.text
+        link, folder = HttpLink(trial.address, trial.site(label=label)), f"{file}-folder"
+        sent_units = send_site(fold_site(plan, [str(file)], folder), [str(file)], link, folder).units
+        units[label] = units.get(label, 0) + sum(sent_units.values())
+    assert trial.status()["sites"] == units
+    assert list(units) == ["Clinic 0", "Clinic 1", "Aarhus"]
+    status = foldaway("trial", "status", plan.name, "--server", server.url, env={"FOLDAWAY_TOKEN": server.admin}).stdout
+    assert re.search(rf"^Clinic 0 +{units['Clinic 0']}$", status, re.MULTILINE)
+    trial.close(deadline=0)
+    said = ", ".join(f"{site} {n} units" for site, n in units.items())
+    assert f"Sites that have reported: {said}." in trial.effects().notes
+
+
 def test_a_plan_for_devices_alone_is_refused(tmp_path: Path) -> None:
     plan, _ = make_trial(32, n=100, units=True)
     with pytest.raises(PlanError, match="not for sites"):

@@ -41,14 +41,17 @@ class Devices(msgspec.Struct, frozen=True):
     Attributes:
         enrolled: Devices that have joined.
         reported: Those whose report is durable.
+        sites: The units of the sites that have reported, by the sites' names.
     """
 
     enrolled: dict[str, int]
     reported: dict[str, int]
+    sites: dict[str, int] = {}
 
     def with_reports(self, more: Mapping[str, int]) -> Devices:
         """With so many more reports."""
-        return Devices(self.enrolled, {arm: n + more.get(arm, 0) for arm, n in self.reported.items()})
+        reported = {arm: n + more.get(arm, 0) for arm, n in self.reported.items()}
+        return msgspec.structs.replace(self, reported=reported)
 
     @property
     def missing(self) -> dict[str, int]:
