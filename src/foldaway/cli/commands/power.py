@@ -76,7 +76,9 @@ def power(
         float | None, typer.Option(help="WHERE: the width of an interval to wait for; prints when it is reached.")
     ] = None,
     chance: Annotated[float, typer.Option("--power", help="The chance of finding the effect.")] = CHANCE,
-    alternative: Annotated[str, typer.Option(help="two-sided, greater or less.")] = "two-sided",
+    alternative: Annotated[
+        str | None, typer.Option(help="two-sided (the default), greater or less.")
+    ] = None,  # None shows that it was not said
     correction: Annotated[
         str | None, typer.Option(help="holm, benjamini-hochberg or none; by default, the plan's.")
     ] = None,
@@ -152,7 +154,7 @@ def power(
         size_cv=size_cv or 0.0,
         records_per_day=records_per_day,
         units_per_day=units_per_day,
-        alternative=alternative,  # type: ignore[arg-type]
+        alternative=alternative or "two-sided",  # type: ignore[arg-type]
         correction=correction,
         sequential=sequential,
     )
