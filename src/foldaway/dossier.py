@@ -129,7 +129,7 @@ def _sent(plan: Plan) -> Iterator[str]:
         )
         return
     if plan.unit is not None:
-        yield f"Each site sends the coordinator, a server of yours, once: {_SITE_SENDS[plan.mode](plan)}."
+        yield f"Each site sends the coordinator, a server of yours, once: {_SITE_SENDS[plan.federated.mode](plan)}."
         yield (
             "A site also sends how many faulty records it left out, by arm, column and rule, and how many units it has "
             "by arm."
@@ -140,7 +140,7 @@ def _sent(plan: Plan) -> Iterator[str]:
         who = "Each device" if plan.unit is None else "Devices may take part too. Each"
         yield (
             f"{who} sends the coordinator, a server of yours, its arm and a random number when it joins, and "
-            f"{_DEVICE_SENDS[plan.mode]}. What a device with one record sends tells that record. The coordinator sees "
+            f"{_DEVICE_SENDS[plan.federated.mode]}. What a device with one record sends tells that record. The coordinator sees "
             "each message for the moment it takes to fold it."
         )
     if mode_of(plan).replies:

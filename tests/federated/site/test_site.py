@@ -292,7 +292,7 @@ def test_there_are_no_effects_and_no_end_before_the_least_number_of_sites_has_re
         "three-sites", mode="sums", covariates=0, cohort=2, federated=fa.Federated("sums", sites=3)
     )
     trial = Hosted(server, plan)
-    units = {}
+    units: dict[str, int] = {}
     for place, file in enumerate(site_files(rows, tmp_path, 4)):
         label = "Aarhus" if place == 3 else f"Clinic {place % 2}"
         if place == 3:
