@@ -140,8 +140,8 @@ def _sent(plan: Plan) -> Iterator[str]:
         who = "Each device" if plan.unit is None else "Devices may take part too. Each"
         yield (
             f"{who} sends the coordinator, a server of yours, its arm and a random number when it joins, and "
-            f"{_DEVICE_SENDS[plan.federated.mode]}. What a device with one record sends tells that record. The coordinator sees "
-            "each message for the moment it takes to fold it."
+            f"{_DEVICE_SENDS[plan.federated.mode]}. What a device with one record sends tells that record. The "
+            "coordinator sees each message for the moment it takes to fold it."
         )
     if mode_of(plan).replies:
         yield (
