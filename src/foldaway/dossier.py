@@ -134,9 +134,13 @@ def _sent(plan: Plan) -> Iterator[str]:
             "A site also sends how many faulty records it left out, by arm, column and rule, and how many units it has "
             "by arm."
         )
+        if plan.strata is not None:
+            yield "The sums are by stratum as well."
         if plan.lacking:
-            yield "It sends how many records have each outcome, by arm and group. Devices cannot take part."
-    if plan.unit is None or not plan.lacking:
+            yield "It sends how many records have each outcome, by arm and group."
+        if plan.sites_only:
+            yield "Devices cannot take part."
+    if plan.unit is None or not plan.sites_only:
         who = "Each device" if plan.unit is None else "Devices may take part too. Each"
         yield (
             f"{who} sends the coordinator, a server of yours, its arm and a random number when it joins, and "
@@ -216,7 +220,7 @@ def _limits(plan: Plan) -> Iterator[list[str]]:
             f"a site's mark (a random number, a keyed digest of its files{key})",
             "the site deletes it after the close",
         ]
-    if plan.federated is not None and (plan.unit is None or not plan.lacking):
+    if plan.federated is not None and (plan.unit is None or not plan.sites_only):
         days, reply = plan.privacy.retention / 86_400, "reply" if mode_of(plan).replies else "report"
         yield [
             "what a device keeps of its records (sums of them, no record)",
@@ -252,7 +256,7 @@ def _stored(plan: Plan) -> Iterator[str]:
             "A site's tallies are stored as soon as they come. A site sends them only if each of its arms that has "
             f"units has at least {least_to_publish(plan.privacy):,}, so two stored states differ by at least that many."
         )
-    if plan.unit is None or not plan.lacking:
+    if plan.unit is None or not plan.sites_only:
         yield f"Devices' messages are stored only when {cohort} of them have come since the last time."
 
 
