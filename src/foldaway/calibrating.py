@@ -100,6 +100,13 @@ class Calibration:
         return msgspec.structs.replace(self._plan, coefficients=table)
 
 
+def calibrated(plan: Plan, records: Any) -> Plan:
+    """The plan with coefficients from earlier records: see `Plan.calibrated`."""
+    calibration = Calibration(plan)
+    calibration.fold(records)
+    return calibration.plan()
+
+
 class Earlier:
     """Earlier records, folded away under a trial's plan, to see how large the trial must be.
 
@@ -150,6 +157,5 @@ class Earlier:
 
 def _bare(plan: Plan, **without: Any) -> Plan:
     """The plan without what only a trial has, nor the levels of columns that are only its segments."""
-    levels = {name: levels for name, levels in plan.levels.items() if name in plan.covariates}
     without |= dict.fromkeys(("federated", "release", "strata"))
-    return msgspec.structs.replace(plan, **without, privacy=Privacy(), segments=(), levels=levels)
+    return msgspec.structs.replace(plan, **without, privacy=Privacy(), segments=())

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from foldaway.connection import library_of
 from foldaway.errors import SourceError, instead_of
 from foldaway.sources.formats.chunk import ROWS, require_columns, wanted_by
 from foldaway.trial import Trial
@@ -18,8 +19,6 @@ _READERS = ("to_arrow_reader", "fetch_record_batch", "fetch_arrow_reader")
 # What databases raise before they have read a record, so that their words can only quote the query.
 _ABOUT_THE_QUERY = ("ParserException", "BinderException", "CatalogException")
 _CLICKHOUSE = ("(UNKNOWN_IDENTIFIER)", "(UNKNOWN_TABLE)", "(SYNTAX_ERROR)")
-
-_DUCKDB = ("duckdb", "_duckdb")
 
 _NOTHING = "the query selects nothing; give one that does."
 
@@ -45,7 +44,7 @@ def answer_of(connection: Any, statement: str, parameters: Any) -> Any:
     with _in_our_words():
         if library == "pyspark":
             return connection.sql(statement, args=parameters or {}).toArrow()
-        if library in _DUCKDB:  # see below
+        if library == "duckdb":  # see below
             return connection.sql(statement, params=parameters).to_arrow_table()
         if library == "chdb":
             return connection.query(statement, "ArrowTable", params=parameters or {})
@@ -60,7 +59,7 @@ def batches_of(
     connection: Any, query: str, parameters: Any, wanted: tuple[str, ...], *, whole: bool = False
 ) -> Generator[tuple[pa.Table | Columns, int], None, None]:
     """The wanted columns of what a query selects, batch by batch, each with its number of records."""
-    if library_of(connection) in _DUCKDB:
+    if library_of(connection) == "duckdb":
         # Not through a cursor: that would be a connection of its own, and would hold the whole answer.
         with _in_our_words():
             answer = connection.sql(query, params=parameters)
@@ -81,11 +80,6 @@ def _reader(answer: Any, *rows: int) -> Any:
     """The answer as Arrow batches, of so many rows where that can be told; None if there is no way to have it so."""
     read = next((getattr(answer, name) for name in _READERS if hasattr(answer, name)), None)
     return None if read is None else read(*rows)
-
-
-def library_of(connection: Any) -> str:
-    """The library that a connection is of."""
-    return type(connection).__module__.partition(".")[0]
 
 
 def _read(reader: Any, wanted: tuple[str, ...], whole: bool) -> Iterator[tuple[pa.Table, int]]:
