@@ -11,10 +11,9 @@ import msgspec
 
 from foldaway.auditing.expected import expected, pace
 from foldaway.effects.released import protected
-from foldaway.federated.modes import mode_of
 from foldaway.keeping.cohort import least_to_publish
 from foldaway.plan import Plan
-from foldaway.plan.vocabulary import SUMS
+from foldaway.plan.vocabulary import MODES, SUMS
 from foldaway.report.page.kept import planned
 
 OPEN = "[To be filled in by the controller]"
@@ -114,7 +113,7 @@ def _shown(plan: Plan) -> str:
     if plan.release is not None:
         return f"{nobody}: once, when the trial ends, and with noise."
     rounded = f"{nobody}: rounded to a quarter of their standard error, {least}"
-    if plan.federated is not None and mode_of(plan).replies:
+    if plan.federated is not None and MODES[plan.federated.mode].at_close:
         return f"{rounded}, and once, when the trial has ended."
     return f"{rounded}, and new ones only after the trial has grown."
 
@@ -134,16 +133,20 @@ def _sent(plan: Plan) -> Iterator[str]:
             "A site also sends how many faulty records it left out, by arm, column and rule, and how many units it has "
             "by arm."
         )
+        if plan.strata is not None:
+            yield "The sums are by stratum as well."
         if plan.lacking:
-            yield "It sends how many records have each outcome, by arm and group. Devices cannot take part."
-    if plan.unit is None or not plan.lacking:
+            yield "It sends how many records have each outcome, by arm and group."
+        if plan.sites_only:
+            yield "Devices cannot take part."
+    if plan.unit is None or not plan.sites_only:
         who = "Each device" if plan.unit is None else "Devices may take part too. Each"
         yield (
             f"{who} sends the coordinator, a server of yours, its arm and a random number when it joins, and "
             f"{_DEVICE_SENDS[plan.federated.mode]}. What a device with one record sends tells that record. The "
             "coordinator sees each message for the moment it takes to fold it."
         )
-    if mode_of(plan).replies:
+    if MODES[plan.federated.mode].at_close:
         yield (
             "At the close the coordinator sends every device coefficients, which tell the means, variances and "
             "correlations of all records together."
@@ -216,8 +219,8 @@ def _limits(plan: Plan) -> Iterator[list[str]]:
             f"a site's mark (a random number, a keyed digest of its files{key})",
             "the site deletes it after the close",
         ]
-    if plan.federated is not None and (plan.unit is None or not plan.lacking):
-        days, reply = plan.privacy.retention / 86_400, "reply" if mode_of(plan).replies else "report"
+    if plan.federated is not None and (plan.unit is None or not plan.sites_only):
+        days, reply = plan.privacy.retention / 86_400, "reply" if MODES[plan.federated.mode].at_close else "report"
         yield [
             "what a device keeps of its records (sums of them, no record)",
             f"the device's {reply} or withdrawal, at most {days:,.4g} days",
@@ -252,7 +255,7 @@ def _stored(plan: Plan) -> Iterator[str]:
             "A site's tallies are stored as soon as they come. A site sends them only if each of its arms that has "
             f"units has at least {least_to_publish(plan.privacy):,}, so two stored states differ by at least that many."
         )
-    if plan.unit is None or not plan.lacking:
+    if plan.unit is None or not plan.sites_only:
         yield f"Devices' messages are stored only when {cohort} of them have come since the last time."
 
 

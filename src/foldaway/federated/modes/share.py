@@ -63,7 +63,8 @@ def units_of(trial: Trial) -> Counter[str]:
     """How many units a site's tallies are of, by arm."""
     if not trial.seen.hashes:  # the tallies count them
         return Counter(trial.tallies.census().units())
-    return Counter(dict(zip(trial.plan.arms, trial.seen.by_group(1)[0, :, 0].tolist(), strict=True)))
+    by_arm = trial.seen.by_group(1)[0, :, 0].reshape(trial.seen.strata, -1).sum(axis=0)
+    return Counter(dict(zip(trial.plan.arms, by_arm.tolist(), strict=True)))
 
 
 class ShareState(msgspec.Struct, array_like=True):
