@@ -45,7 +45,7 @@ SITE_STORED = "A site's tallies are stored as soon as they come."
 DEVICES_STORED = "Devices' messages are stored only when 100 of them have come since the last time."
 POOLED = "Before a state is saved, levels are pooled until nobody is."
 AUDITED = "`foldaway audit` attacks the tallies"
-LEVELS = {"covariates": ["sex"], "levels": {"sex": ["f", "m"]}}
+LEVELS = {"covariates": [{"column": "sex", "levels": ["f", "m"]}]}
 
 DESIGNS: dict[str, tuple[fa.Plan, set[str]]] = {
     "records, or a server": (PLAN, {NOTHING_SENT, BY_KEY, SPACED, AUDITED}),

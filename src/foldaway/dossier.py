@@ -143,8 +143,8 @@ def _sent(plan: Plan) -> Iterator[str]:
         who = "Each device" if plan.unit is None else "Devices may take part too. Each"
         yield (
             f"{who} sends the coordinator, a server of yours, its arm and a random number when it joins, and "
-            f"{_DEVICE_SENDS[plan.federated.mode]}. What a device with one record sends tells that record. The "
-            "coordinator sees each message for the moment it takes to fold it."
+            f"{_DEVICE_SENDS[plan.federated.mode]}{_raw_and_adjusted(plan)}. What a device with one record sends tells "
+            "that record. The coordinator sees each message for the moment it takes to fold it."
         )
     if MODES[plan.federated.mode].at_close:
         yield (
@@ -161,7 +161,7 @@ _DEVICE_SENDS = {
     "one-message": "once, the number of its records and the triangular factor of their second moments",
     "scores": "the triangular factors of its new records' second moments during the trial, and its scores at the close",
     "delta": "once, the number of its records and the sum of each outcome",
-    "sums": "once, its random group, the number of its records, and the sum of each outcome and adjusted outcome",
+    "sums": "once, its random group, the number of its records, and the sum of each outcome",
 }
 """What a device sends, by mode."""
 
@@ -171,11 +171,16 @@ _SITE_SENDS: dict[str, Callable[[Plan], str]] = {
         "their means, spreads and correlations follow"
     ),
     "sums": lambda plan: (
-        "counts of records, and sums of each outcome and adjusted outcome, by arm and group, each group of at least "
+        f"counts of records, and sums of each outcome{_raw_and_adjusted(plan)}, by arm and "
+        "group, each group of at least "
         f"{plan.privacy.smallest_cell:,} units of an arm"
     ),
 }
 """What a site sends, by mode."""
+
+
+def _raw_and_adjusted(plan: Plan) -> str:
+    return ", raw and adjusted by the covariates" if plan.keeps == SUMS and plan.covariates else ""
 
 
 def _identifier(plan: Plan) -> str:

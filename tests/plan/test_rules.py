@@ -323,7 +323,7 @@ CUT_FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"segments": ["c", "c"]}, "`segments` has a column twice"),
     ({"segments": ["x"], "covariates": ["x"]}, "the segment 'x' is a covariate without levels"),
     (
-        {"strata": "site", "levels": {"site": ["a", "b"]}, "federated": "sums"},
+        {"strata": {"column": "site", "levels": ["a", "b"]}, "federated": "sums"},
         "`strata` in a federated plan is for sites",
     ),
     (

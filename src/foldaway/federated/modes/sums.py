@@ -153,8 +153,11 @@ class SumsByGroup(OneRound, SiteMode):
         (message,) = self.longest(plan)
         sums, size = many(_columns(plan), "sum"), many(len(encoded(message)), "byte")
         least = many(plan.privacy.smallest_cell, "unit")
-        sent = f"counts and sums by arm and group, of at least {least} each,"
+        by = "arm" if plan.strata is None else "stratum, arm"
+        sent = f"counts and sums by {by} and group, of at least {least} each,"
         site = "" if plan.unit is None else f"{site_sentence(plan, sent)} "
+        if plan.sites_only:
+            return f"no device takes part, only sites. {site.rstrip()}"
         return (
             f"a device draws one of {plan.groups:,} groups at random. It keeps a count and {sums}, and no "
             f"record. It sends them once, in at most {size}. {site}Where an arm's group has one device, the "
