@@ -113,7 +113,7 @@ def _shown(plan: Plan) -> str:
     if plan.release is not None:
         return f"{nobody}: once, when the trial ends, and with noise."
     rounded = f"{nobody}: rounded to a quarter of their standard error, {least}"
-    if plan.federated is not None and MODES[plan.federated.mode].at_close:
+    if plan.federated is not None and MODES[plan.federated.mode].at_end:
         return f"{rounded}, and once, when the trial has ended."
     return f"{rounded}, and new ones only after the trial has grown."
 
@@ -146,7 +146,7 @@ def _sent(plan: Plan) -> Iterator[str]:
             f"{_DEVICE_SENDS[plan.federated.mode]}{_raw_and_adjusted(plan)}. What a device with one record sends tells "
             "that record. The coordinator sees each message for the moment it takes to fold it."
         )
-    if MODES[plan.federated.mode].at_close:
+    if MODES[plan.federated.mode].at_end:
         yield (
             "At the end the coordinator sends every device coefficients, which tell the means, variances and "
             "correlations of all records together."
@@ -225,7 +225,7 @@ def _limits(plan: Plan) -> Iterator[list[str]]:
             "the site deletes it after the end",
         ]
     if plan.federated is not None and (plan.unit is None or not plan.sites_only):
-        days, reply = plan.privacy.retention / 86_400, "reply" if MODES[plan.federated.mode].at_close else "report"
+        days, reply = plan.privacy.retention / 86_400, "reply" if MODES[plan.federated.mode].at_end else "report"
         yield [
             "what a device keeps of its records (sums of them, no record)",
             f"the device's {reply} or withdrawal, at most {days:,.4g} days",
