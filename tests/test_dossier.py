@@ -38,7 +38,7 @@ PLANS = {
 SITES = {"unit": "patient"}
 
 NOTHING_SENT = "foldaway sends nothing anywhere while it folds records where they are."
-BY_KEY = "hashed at once under a secret key, never stored; the key is destroyed at the close"
+BY_KEY = "hashed at once under a secret key, never stored; the key is destroyed at the end"
 BY_SITE_KEY = "hashed at once under a random key of the site's own"
 SPACED = "A state is stored only after 100 distinct units have come since the last one"
 SITE_STORED = "A site's tallies are stored as soon as they come."
@@ -88,7 +88,7 @@ DESIGNS: dict[str, tuple[fa.Plan, set[str]]] = {
     "scores": (
         replaced(DEMO, federated="scores"),
         {
-            *(DEVICES_STORED, AUDITED, "and its scores at the close"),
+            *(DEVICES_STORED, AUDITED, "and its scores at the end"),
             *("sends every device coefficients", "and once, when the trial has ended"),
         },
     ),

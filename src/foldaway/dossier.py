@@ -113,7 +113,7 @@ def _shown(plan: Plan) -> str:
     if plan.release is not None:
         return f"{nobody}: once, when the trial ends, and with noise."
     rounded = f"{nobody}: rounded to a quarter of their standard error, {least}"
-    if plan.federated is not None and MODES[plan.federated.mode].at_close:
+    if plan.federated is not None and MODES[plan.federated.mode].at_end:
         return f"{rounded}, and once, when the trial has ended."
     return f"{rounded}, and new ones only after the trial has grown."
 
@@ -146,9 +146,9 @@ def _sent(plan: Plan) -> Iterator[str]:
             f"{_DEVICE_SENDS[plan.federated.mode]}{_raw_and_adjusted(plan)}. What a device with one record sends tells "
             "that record. The coordinator sees each message for the moment it takes to fold it."
         )
-    if MODES[plan.federated.mode].at_close:
+    if MODES[plan.federated.mode].at_end:
         yield (
-            "At the close the coordinator sends every device coefficients, which tell the means, variances and "
+            "At the end the coordinator sends every device coefficients, which tell the means, variances and "
             "correlations of all records together."
         )
     yield (
@@ -159,7 +159,7 @@ def _sent(plan: Plan) -> Iterator[str]:
 
 _DEVICE_SENDS = {
     "one-message": "once, the number of its records and the triangular factor of their second moments",
-    "scores": "the triangular factors of its new records' second moments during the trial, and its scores at the close",
+    "scores": "the triangular factors of its new records' second moments during the trial, and its scores at the end",
     "delta": "once, the number of its records and the sum of each outcome",
     "sums": "once, its random group, the number of its records, and the sum of each outcome",
 }
@@ -191,7 +191,7 @@ def _identifier(plan: Plan) -> str:
             "leaves the site, which overwrites it once the coordinator has stored the sums"
         )
     if plan.hashed:
-        return "hashed at once under a secret key, never stored; the key is destroyed at the close"
+        return "hashed at once under a secret key, never stored; the key is destroyed at the end"
     return "tells units apart within a batch, in memory; neither hashed nor stored, nor sent anywhere by foldaway"
 
 
@@ -222,16 +222,16 @@ def _limits(plan: Plan) -> Iterator[list[str]]:
         key = "; until the sums are stored, the key of its groups" if plan.keyed else ""
         yield [
             f"a site's mark (a random number, a keyed digest of its files{key})",
-            "the site deletes it after the close",
+            "the site deletes it after the end",
         ]
     if plan.federated is not None and (plan.unit is None or not plan.sites_only):
-        days, reply = plan.privacy.retention / 86_400, "reply" if MODES[plan.federated.mode].at_close else "report"
+        days, reply = plan.privacy.retention / 86_400, "reply" if MODES[plan.federated.mode].at_end else "report"
         yield [
             "what a device keeps of its records (sums of them, no record)",
             f"the device's {reply} or withdrawal, at most {days:,.4g} days",
         ]
-    yield ["tallies (sums over many units, encrypted)", "the close of the trial"]
-    yield ["secret key of the trial", "the close of the trial"]
+    yield ["tallies (sums over many units, encrypted)", "the end of the trial"]
+    yield ["secret key of the trial", "the end of the trial"]
     yield ["effects, plan and ledger (no personal data)", "as long as the controller wishes"]
     yield ["backups of tallies", f"{OPEN} (unreadable once the key is destroyed, unless the key was copied)"]
 
@@ -241,7 +241,7 @@ def _measures(plan: Plan) -> Iterator[str]:
     yield from _stored(plan)
     yield "Every step is in a signed ledger, and a certificate proves it to others (`foldaway certificate`)."
     if plan.release is None:
-        yield "`foldaway audit` attacks the tallies; its result is in the ledger before the close."
+        yield "`foldaway audit` attacks the tallies; its result is in the ledger before the end."
     else:
         yield f"Effects are released once, with noise: ε = {plan.release.epsilon:g}, δ = {plan.release.delta:g}."
 

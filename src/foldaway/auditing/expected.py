@@ -132,7 +132,7 @@ def pace(plan: Plan, units: int) -> Iterator[str]:
         )
         if plan.release is not None:
             yield "Effects would be shown once, when they are released."
-        elif plan.federated is not None and MODES[plan.federated.mode].at_close:
+        elif plan.federated is not None and MODES[plan.federated.mode].at_end:
             yield "Effects would be shown once, when the trial has ended."
         else:
             answers, at = 0, float(first)

@@ -105,7 +105,7 @@ def test_sites_and_devices_that_send_sums_equal_one_analysis_with_the_same_group
     devices = devices_for(plan, others, trial.link)
     group |= dict(zip(others["unit"].unique(), groups_of(devices), strict=True))
     report_all(devices)
-    about = trial.close(deadline=0)["federated"]
+    about = trial.end(deadline=0)["federated"]
     effects = trial.effects()
     by_arm = rows.groupby("group")["unit"].nunique().to_dict()
     assert about["enrolled"] == about["reported"] == by_arm
@@ -144,7 +144,7 @@ def test_a_site_whose_sums_did_not_arrive_sends_the_same_again_and_then_has_no_k
     assert len(bodies) == 2
     assert bodies[0] == bodies[1]
     monkeypatch.undo()
-    trial.close(deadline=0)
+    trial.end(deadline=0)
     assert_as_kept_rows(trial.effects(), kept, rows)
 
 
@@ -195,7 +195,7 @@ def test_sites_and_devices_together_equal_kept_rows(server: Served, tmp_path: Pa
         report = sent(plan, file, trial)
         assert (report.repeated, report.durable) == (False, True)
     report_all(devices_for(plan, pd.read_parquet(files[3]), trial.link))
-    about = trial.close(deadline=0)["federated"]
+    about = trial.end(deadline=0)["federated"]
     assert sum(about["enrolled"].values()) == sum(about["reported"].values()) == rows["unit"].nunique()
     assert_as_kept_rows(trial.effects(), kept, rows)
     enrolled = round_count(rows["unit"].nunique())
@@ -211,7 +211,7 @@ def test_a_site_counts_once_however_often_it_runs(server: Served, tmp_path: Path
     for file in (files[0], files[1], files[0], files[1], files[0]):
         report = sent(plan, file, trial)
     assert report.repeated
-    trial.close(deadline=0)
+    trial.end(deadline=0)
     assert_as_kept_rows(trial.effects(), kept, rows)
 
 
@@ -268,7 +268,7 @@ def test_sites_count_who_lacks_an_outcome_and_effects_are_those_of_the_records_t
         assert max(map(len, said.splitlines())) <= 80
     with pytest.raises(Exception, match="no device can join"):
         trial.link.ask("POST", "/enrolments", encoded(Enrolment(new_number(), plan.control)), until=0.0)
-    trial.close(deadline=0)
+    trial.end(deadline=0)
     effects = trial.effects()
     have = rows.dropna().groupby("group")["y0"]
     treated = next(each for each in plan.arms if each != plan.control)
@@ -301,7 +301,7 @@ def test_there_are_no_effects_and_no_end_before_the_least_number_of_sites_has_re
         if place == 3:
             early = server.ask("GET", f"{trial.path}/effects")
             assert "reports of 3 sites (the plan's `federated.sites`), and 2 sites reported" in early.text
-            refused = server.ask("POST", f"{trial.path}/close", json={"deadline": 0})
+            refused = server.ask("POST", f"{trial.path}/end", json={"deadline": 0})
             assert refused.status_code == 409
             assert "3 sites" in refused.text
         link, folder = HttpLink(trial.address, trial.site(label=label)), f"{file}-folder"
@@ -311,7 +311,7 @@ def test_there_are_no_effects_and_no_end_before_the_least_number_of_sites_has_re
     assert list(units) == ["Clinic 0", "Clinic 1", "Aarhus"]
     status = foldaway("trial", "status", plan.name, "--server", server.url, env={"FOLDAWAY_TOKEN": server.admin}).stdout
     assert re.search(rf"^Clinic 0 +{units['Clinic 0']}$", status, re.MULTILINE)
-    trial.close(deadline=0)
+    trial.end(deadline=0)
     said = ", ".join(f"{site} {n} units" for site, n in units.items())
     assert f"Sites that have reported: {said}." in trial.effects().notes
 
@@ -341,7 +341,7 @@ def test_sites_with_other_levels_and_other_shares_are_compared_within(server: Se
         parts.append(frame.assign(place=[places[int(key) % len(places)] for key in keys]))
     with pytest.raises(Exception, match="no device can join"):
         trial.link.ask("POST", "/enrolments", encoded(Enrolment(new_number(), plan.control)), until=0.0)
-    trial.close(deadline=0)
+    trial.end(deadline=0)
     rows = pd.concat(parts)
     (row,) = trial.effects()
     means = rows.groupby(["site", "group"])["y0"].mean().unstack()
@@ -405,11 +405,11 @@ def test_a_changed_file_is_refused_and_not_counted_as_another_site(server: Serve
     assert trial.status()["enrolled"] == before
 
 
-def test_no_site_joins_once_the_trial_is_closing_and_its_number_is_free_again(server: Served, tmp_path: Path) -> None:
+def test_no_site_joins_once_the_trial_is_ending_and_its_number_is_free_again(server: Served, tmp_path: Path) -> None:
     _, plan, rows = site_plan("too-late")
     trial = Hosted(server, plan)
     (file,) = site_files(rows, tmp_path, 1)
-    trial.close(deadline=600, without_effects=True)
+    trial.end(deadline=600, without_effects=True)
     with pytest.raises(ServerError) as refused:
         sent(plan, file, trial)
     assert refused.value.status == 410
@@ -417,12 +417,12 @@ def test_no_site_joins_once_the_trial_is_closing_and_its_number_is_free_again(se
     assert not (tmp_path / "site-0.parquet-folder" / "too-late.site").exists()
 
 
-def test_a_site_that_was_counted_is_acknowledged_while_the_trial_is_closing(server: Served, tmp_path: Path) -> None:
-    _, plan, rows = site_plan("closing")
+def test_a_site_that_was_counted_is_acknowledged_while_the_trial_is_ending(server: Served, tmp_path: Path) -> None:
+    _, plan, rows = site_plan("ending")
     trial = Hosted(server, plan)
     (file,) = site_files(rows, tmp_path, 1)
     sent(plan, file, trial)
-    trial.close(deadline=600, share=1.0)
+    trial.end(deadline=600, share=1.0)
     assert sent(plan, file, trial).repeated
 
 
@@ -483,12 +483,12 @@ def test_the_command_sends_and_says_what_it_sent(mode: str, server: Served, tmp_
     assert "--folder" in run(files[1], code=1).stderr
     refused = run(tmp_path / "nowhere.parquet", code=1)
     assert refused.stderr.startswith("error: ")
-    # One more joins and never reports: the close waits for it, and says so even where no bar is drawn.
+    # One more joins and never reports: the end waits for it, and says so even where no bar is drawn.
     trial.link.ask("POST", "/enrolments", encoded(Enrolment(new_number(), plan.control)), until=0.0)
     env = {"FOLDAWAY_TOKEN": server.admin, "FOLDAWAY_SERVER": server.url}
-    closed = foldaway("end", plan.name, "--yes", "--deadline", "0.5", "--share", "1", env=env)
-    assert re.search(r"Waiting until [-0-9]+ [:+0-9]+, or until 100 % of the devices have reported\.", closed.stderr)
-    assert "these effects are final" in closed.stdout
+    ended = foldaway("end", plan.name, "--yes", "--deadline", "0.5", "--share", "1", env=env)
+    assert re.search(r"Waiting until [-0-9]+ [:+0-9]+, or until 100 % of the devices have reported\.", ended.stderr)
+    assert "these effects are final" in ended.stdout
     assert_as_kept_rows(trial.effects(), kept, rows)
 
 
