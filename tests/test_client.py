@@ -223,7 +223,7 @@ def test_a_life_through_the_client(steady: Served) -> None:
         final = client.end("life")
         assert final["final"]
         assert final["fingerprint"] == made["fingerprint"]
-        with pytest.raises(ServerError, match="closed") as refusal:
+        with pytest.raises(ServerError, match="ended") as refusal:
             client.send("life", rows(10))
         assert refusal.value.status == 410
         assert client.kept("life") == 0
@@ -301,7 +301,7 @@ def test_back_off_spares_a_server_that_is_busy(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_server_that_never_answers_is_given_up_with_a_sentence() -> None:
-    """By commands that ask something after ten seconds, whereas a batch or a close may take longer."""
+    """By commands that ask something after ten seconds, whereas a batch or an end may take longer."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         never = "accepts connections but has not answered for 0.2 seconds. It may be busy"

@@ -46,7 +46,7 @@ def filled(folder: Place) -> tuple[dict[str, Any], str]:
         service.create(json.dumps(PLAN | {"name": name}), team="red")
         for batch in (1, 2, 3):
             sent(service, name, batch)
-    service.close("ended")
+    service.end("ended")
     _, text = store.tokens.issue(Wanted("read", "records", label="wall", expires_in=10**6))
     found = said(service)
     store.close()

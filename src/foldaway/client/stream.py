@@ -40,7 +40,7 @@ class Stream:
         self.held: deque[tuple[int, int, bytes]] = deque()
 
     def progress(self) -> dict[str, Any]:
-        """What is ``durable``, and whether the trial is ``closed``; the first batch goes on from there."""
+        """What is ``durable``, and whether the trial is ``ended``; the first batch goes on from there."""
         answer = self._asking.ask_json("GET", f"/v1/trials/{self.trial}/producers/{quote(self._producer, safe='')}")
         durable = int(answer["durable"])
         if self._last is None:
