@@ -16,6 +16,9 @@ SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
 # written as a user would write them, from the command line down to the demo, may come back in through it.
 FRONT_DOOR = "__init__"
 
+# A module whose name only a run knows could be any. These reach for packages of others so.
+OF_OTHERS = {"foldaway.effects.to_sql", "foldaway.sources.brokers.broker"}
+
 # A room is a module or a folder under src/foldaway. A module belongs to the longest entry that its path begins with, so
 # `service` alone is what lies right in that folder. From the street to the cellar:
 ROOMS = (
@@ -71,6 +74,8 @@ ROOMS = (
     "numerics",
     "keeping",
     "evidence",
+    "lending",
+    "connection",
     "backoff",
     "errors",
 )
@@ -112,11 +117,22 @@ def named_modules(node: ast.AST) -> Iterator[str]:
         for alias in node.names:
             inner = f"{base}.{alias.name}"
             yield inner if inner in MODULES or (base == PACKAGE and alias.name in ROOMS) else base
-    elif isinstance(node, ast.Call) and node.args:
+    elif (name := named(node)) is not None and isinstance(name, ast.Constant) and isinstance(name.value, str):
+        yield name.value
+
+
+def named(node: ast.AST) -> ast.expr | None:
+    """The name by which a node reaches for a module while the program runs, if it does."""
+    if isinstance(node, ast.Call) and node.args:
         called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        name = node.args[0]
-        if called in {"import_module", "__import__"} and isinstance(name, ast.Constant) and isinstance(name.value, str):
-            yield name.value
+        among_modules = isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == "sys.modules"
+        return node.args[0] if called in {"import_module", "__import__"} or among_modules else None
+    return node.slice if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "sys.modules" else None
+
+
+def is_known(name: ast.expr) -> bool:
+    """Whether a name is written out, or goes on from that of the module itself."""
+    return isinstance(name, ast.Constant) or ast.unparse(name).startswith("f'{__name__}.")
 
 
 def imports(source: str) -> list[Import]:
@@ -147,7 +163,10 @@ def faults(source: str, module: str) -> list[str]:
             found.append(f"{module}, line {line}: imports {imported}, which is in no room.")
         elif ROOMS.index(target) < ROOMS.index(room):
             found.append(f"{module}, line {line}: {room!r} imports {imported}, and {target!r} is a room above it.")
-    if any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(ast.parse(source))):
+    nodes = list(ast.walk(ast.parse(source)))
+    if module not in OF_OTHERS and not all(is_known(name) for node in nodes if (name := named(node)) is not None):
+        found.append(f"{module}: a module's name is put together as it runs; write it out, or see `foldaway.lending`.")
+    if any(isinstance(node, ast.ImportFrom) and node.level for node in nodes):
         found.append(f"{module}: imports are written in full, from `{PACKAGE}`.")
     return found
 
@@ -206,6 +225,10 @@ UPWARD = [
     "try:\n    import foldaway.trial\nexcept ImportError:\n    pass",
     "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from foldaway.trial import Trial",
     "import importlib\nimportlib.import_module('foldaway.trial')",
+    "import importlib\nimportlib.import_module(f'foldaway.{above}')",
+    "__import__('.'.join(['foldaway', above]))",
+    "import sys\nsys.modules['foldaway.trial']",
+    "import sys\nsys.modules.get(f'{__package__}.trial')",
     "from . import vech",
     "import foldaway.attic",
 ]
@@ -217,6 +240,8 @@ ONE_WAY = [
     "from foldaway import errors",
     "import foldawayer, trial, numpy",
     "text = 'import foldaway.trial'",
+    "import importlib\nimportlib.import_module(f'{__name__}.{inside}')",
+    "import sys\nsys.modules.get('pandas')",
 ]
 
 

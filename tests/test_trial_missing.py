@@ -201,7 +201,7 @@ def test_the_test_of_a_loss_is_pearsons_or_that_of_units() -> None:
     ("settings", "sentence"),
     [
         ({"moments": {}}, '`missing = "allowed"` works only with sums'),
-        ({"federated": "sums"}, '`missing = "allowed"` cannot be combined with `federated`'),
+        ({"federated": "sums"}, '`missing = "allowed"` in a federated plan is for sites'),
         ({"release": 1.0, "bounds": {"y": [0, 1]}}, '`missing = "allowed"` cannot be combined with `release`'),
     ],
 )

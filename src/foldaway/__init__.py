@@ -4,6 +4,7 @@ Each record is folded into running tallies the moment it arrives and is then gon
 intervals are those of an analysis that kept everything.
 """
 
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from foldaway.errors import (
     Unreleased,
     WorkerError,
 )
+from foldaway.lending import lend
 
 if TYPE_CHECKING:
     from foldaway.effects import Effects
@@ -98,10 +100,22 @@ _HOMES = {
 }
 
 
+def _at(home: str, name: str) -> Any:
+    return getattr(import_module(f"foldaway.{home}"), name)
+
+
+# What a plan does with the help of rooms that are above it.
+lend(
+    calibrated=partial(_at, "calibrating", "calibrated"),
+    calibrated_by_query=partial(_at, "engines.sql.query", "calibrated"),
+    statement=partial(_at, "engines.sql.statement", "statement"),
+)
+
+
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"foldaway.{_HOMES.get(name, 'plan')}"), name)
+    value = globals()[name] = _at(_HOMES.get(name, "plan"), name)
     return value
 
 

@@ -100,6 +100,13 @@ class Calibration:
         return msgspec.structs.replace(self._plan, coefficients=table)
 
 
+def calibrated(plan: Plan, records: Any) -> Plan:
+    """The plan with coefficients from earlier records: see `Plan.calibrated`."""
+    calibration = Calibration(plan)
+    calibration.fold(records)
+    return calibration.plan()
+
+
 class Earlier:
     """Earlier records, folded away under a trial's plan, to see how large the trial must be.
 

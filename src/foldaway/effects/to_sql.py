@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 import msgspec
 
+from foldaway.connection import library_of
 from foldaway.effects.effect import Effect
 from foldaway.errors import SourceError, instead_of
 
@@ -24,8 +25,8 @@ _BACKTICKS = ("pymysql", "MySQLdb", "mysql", "mariadb", "databricks")
 
 def append_to(connection: Any, table: str, rows: Iterable[Effect], trial: str, fingerprint: str) -> None:
     """Append the rows to a table, which is made if it does not exist: see `Findings.to_sql`."""
-    library = type(connection).__module__.partition(".")[0].removeprefix("_")
-    place = _PLACES.get(getattr(import_module(library), "paramstyle", ""))
+    library = library_of(connection)
+    place = _PLACES.get(getattr(sys.modules.get(library), "paramstyle", ""))
     if place is None or not hasattr(connection, "cursor"):
         raise SourceError(
             f"{library} has no connections by Python's DB-API; write effects.to_pandas() or effects.to_arrow() instead."

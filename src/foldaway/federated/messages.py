@@ -16,6 +16,7 @@ import numpy as np
 
 from foldaway.errors import MessageError, instead_of
 from foldaway.numerics.block import LARGEST, Floats
+from foldaway.records.faults import Fault
 
 MEDIA_TYPE = "application/json"
 
@@ -103,12 +104,18 @@ class SiteSums(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         units: How many units it has, by arm in the plan's order.
         records: How many records, by arm and group.
+        present: How many of them have each outcome, by arm, group and outcome, where the plan allows it to be missing.
+        dropped: How many faulty records the site has left out, by arm.
+        faults: The reasons, by arm, column and rule; and values that were brought within their bounds.
         sums: Of each outcome and, if the plan has coefficients, of each ỹ, by arm and group.
     """
 
     units: list[Whole]
     records: bytes
     sums: bytes
+    present: bytes | msgspec.UnsetType = msgspec.UNSET
+    dropped: dict[str, Count] = {}
+    faults: list[Fault] = []
 
 
 class ScoreReply(Message, frozen=True, forbid_unknown_fields=True):

@@ -7,13 +7,13 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
 
 import msgspec
 
 from foldaway.errors import PlanError, instead_of
+from foldaway.lending import lent
 from foldaway.plan.allocation import Allocation
 from foldaway.plan.analysis import Analysis, Written
 from foldaway.plan.arms import public_arm
@@ -131,11 +131,9 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
         """
         calibrated: Plan
         if query is not None:
-            calibrated = _above("engines.sql.query").calibrated(self, records, query, parameters)
-            return calibrated
-        calibration = _above("calibrating").Calibration(self)
-        calibration.fold(records)
-        calibrated = calibration.plan()
+            calibrated = lent("calibrated_by_query")(self, records, query, parameters)
+        else:
+            calibrated = lent("calibrated")(self, records)
         return calibrated
 
     def sql(self, relation: str, *, dialect: str) -> str:
@@ -159,7 +157,7 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
         """
         missing = PlanError("the statement is written by sqlglot, which is missing: pip install 'foldaway[sql]'.")
         with instead_of(ModuleNotFoundError, missing):
-            made: str = _above("engines.sql.statement").statement(self, relation, dialect)
+            made: str = lent("statement")(self, relation, dialect)
         return made
 
     def to_toml(self) -> str:
@@ -228,8 +226,3 @@ def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(dict(pairs)) < len(pairs):
         raise ValueError("a key occurs twice in one object")
     return dict(pairs)
-
-
-def _above(module: str) -> Any:
-    """A module of a room above this one, where there are records and tallies: imported only once it is asked for."""
-    return import_module(f"{__name__.partition('.')[0]}.{module}")

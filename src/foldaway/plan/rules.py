@@ -120,12 +120,13 @@ def _missing_faults(plan: Analysis) -> Iterator[str]:
     """Where outcomes may be missing."""
     if not plan.lacking:
         return
-    for setting, why in (
-        ("federated", "devices send one count for all outcomes"),
-        ("release", "its noise is made for one count of records"),
-    ):
-        if getattr(plan, setting) is not None:
-            yield f'`missing = "allowed"` cannot be combined with `{setting}`: {why}.'
+    if plan.federated is not None and (plan.unit is None or plan.keeps != SUMS):
+        yield (
+            '`missing = "allowed"` in a federated plan is for sites that send sums: it needs `unit` and '
+            '`federated.mode` = "sums". A device\'s message has one count for all outcomes.'
+        )
+    if plan.release is not None:
+        yield ('`missing = "allowed"` cannot be combined with `release`: its noise is made for one count of records.')
     if plan.moments is not None:
         yield '`missing = "allowed"` works only with sums: leave out `moments`, which need every outcome.'
 

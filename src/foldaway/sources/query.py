@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from foldaway.connection import library_of
 from foldaway.errors import SourceError, instead_of
 from foldaway.sources.formats.chunk import ROWS, require_columns, wanted_by
 from foldaway.trial import Trial
@@ -19,8 +20,6 @@ _READERS = ("to_arrow_reader", "fetch_record_batch", "fetch_arrow_reader")
 # What databases raise before they have read a record, so that their words can only quote the query.
 _ABOUT_THE_QUERY = ("ParserException", "BinderException", "CatalogException")
 _CLICKHOUSE = ("(UNKNOWN_IDENTIFIER)", "(UNKNOWN_TABLE)", "(SYNTAX_ERROR)")
-
-_DUCKDB = ("duckdb", "_duckdb")
 
 _NAME_ALONE = re.compile(r"[^\s();]+")
 
@@ -51,7 +50,7 @@ def answer_of(connection: Any, statement: str, parameters: Any) -> Any:
     with _in_our_words():
         if library == "pyspark":
             return connection.sql(statement, args=parameters or {}).toArrow()
-        if library in _DUCKDB:  # see below
+        if library == "duckdb":  # see below
             return connection.sql(statement, params=parameters).to_arrow_table()
         if library == "chdb":
             return connection.query(statement, "ArrowTable", params=parameters or {})
@@ -68,7 +67,7 @@ def batches_of(
     """The wanted columns of what a query selects, or of a table, batch by batch, each with its number of records."""
     if _NAME_ALONE.fullmatch(query.strip()):
         query = f"SELECT * FROM {query}"
-    if library_of(connection) in _DUCKDB:
+    if library_of(connection) == "duckdb":
         # Not through a cursor: that would be a connection of its own, and would hold the whole answer.
         with _in_our_words():
             answer = connection.sql(query, params=parameters)
@@ -102,11 +101,6 @@ def require_connection(connection: Any) -> None:
             "`connection` must be an open connection, such as duckdb.connect(…) or psycopg.connect(…). Addresses are "
             "for the command line: `foldaway run --database`."
         )
-
-
-def library_of(connection: Any) -> str:
-    """The library that a connection is of."""
-    return type(connection).__module__.partition(".")[0]
 
 
 def _read(reader: Any, wanted: tuple[str, ...], whole: bool) -> Iterator[tuple[pa.Table, int]]:

@@ -64,10 +64,15 @@ class Lean(Grouped):
         return replace(self, sums=fold_sums(self.sums, batch.alike(), self.predictor), **self._folded(batch, whole))
 
     def fold_totals(
-        self, arm: NDArray[np.intp], group: NDArray[np.intp], counts: NDArray[np.int64], totals: Floats
+        self,
+        arm: NDArray[np.intp],
+        group: NDArray[np.intp],
+        counts: NDArray[np.int64],
+        totals: Floats,
+        present: Floats | None = None,
     ) -> Self:
         """Take in sums over each unit's records: see `Sums.fold_totals`."""
-        return replace(self, sums=self.sums.fold_totals(arm, group, counts, totals))
+        return replace(self, sums=self.sums.fold_totals(arm, group, counts, totals, present))
 
     def of_arms(self, places: Sequence[int]) -> Self:
         """The same of the arms at these places, an empty one where a place is -1; segments are left out."""

@@ -241,7 +241,14 @@ class Sums(ByCell):
             joint=joint,
         )
 
-    def fold_totals(self, arm: ArrayLike, group: ArrayLike, records: ArrayLike, totals: ArrayLike) -> Self:
+    def fold_totals(
+        self,
+        arm: ArrayLike,
+        group: ArrayLike,
+        records: ArrayLike,
+        totals: ArrayLike,
+        present: ArrayLike | None = None,
+    ) -> Self:
         """Take in sums over the records of each of some units. Nothing of second order is known of these.
 
         Args:
@@ -249,6 +256,7 @@ class Sums(ByCell):
             group: Each unit's group.
             records: Each unit's number of records.
             totals: Σv over them, units by columns: outcomes and, if the sums have them, their ỹ.
+            present: How many of them have each outcome, units by outcomes; all have all if left out.
 
         Example:
             >>> sums = Sums.empty(SumsShape(arms=2, outcomes=1, groups=4))
@@ -259,6 +267,9 @@ class Sums(ByCell):
         cell = cell_of(arm, group, self.shape.groups)
         np.add.at(units.records.reshape(-1), cell, records)
         np.add.at(units.total.reshape(-1, self.shape.columns), cell, totals)
+        if units.present is not None:
+            counts = np.asarray(records)[:, None] if present is None else present
+            np.add.at(units.present.reshape(-1, self.shape.outcomes), cell, counts)
         return self + units
 
     def __add__(self, other: Self) -> Self:

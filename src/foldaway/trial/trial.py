@@ -237,10 +237,15 @@ class Trial:
         self.tallies = self.tallies.arms.fold_clusters(codes, counts, triangles)
 
     def fold_totals(
-        self, arm: NDArray[np.intp], group: NDArray[np.intp], counts: NDArray[np.int64], totals: Floats
+        self,
+        arm: NDArray[np.intp],
+        group: NDArray[np.intp],
+        counts: NDArray[np.int64],
+        totals: Floats,
+        present: Floats | None = None,
     ) -> None:
         """Take in sums over the records of each of some units: see `Sums.fold_totals`."""
-        self.tallies = self._lean().fold_totals(arm, group, counts, totals)
+        self.tallies = self._lean().fold_totals(arm, group, counts, totals, present)
 
     def _lean(self) -> Lean:
         assert isinstance(self.tallies, Lean)  # as plans with a release are, and those of devices that send sums

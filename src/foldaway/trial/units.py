@@ -52,33 +52,47 @@ class Seen(NamedTuple):
     """At a site that sends sums, which do not show how many, the units that were folded in this process.
 
     Attributes:
-        hashes: Keyed hashes of them, by arm; none where they are not counted. They lie in parts, each less than half as
-            large as the one before it, so that a long run does not sort all of them with every batch.
+        arms: How many arms there are.
+        values: Values that a record may lack, by their place from the end; units that have each are counted too.
+        hashes: Keyed hashes of them, by arm: of all units, then of those that have each of the values; none where units
+            are not counted. They lie in parts, each less than half as large as the one before it, so that a long run
+            does not sort all of them with every batch.
     """
 
+    arms: int
+    values: tuple[int, ...]
     hashes: tuple[tuple[NDArray[np.uint64], ...], ...]
 
     @classmethod
     def nobody(cls, plan: Plan) -> Seen:
         """Before the first record."""
         counted = plan.federated is not None and plan.keyed
-        return cls(((),) * len(plan.arms) if counted else ())
+        first = [places[0] for places in plan.present_together]
+        lackable = [place for place in first if plan.lackable.intersection(plan.values[place].columns)]
+        values = tuple(place - len(plan.values) for place in lackable)
+        return cls(len(plan.arms), values, ((),) * len(plan.arms) * (1 + len(values)) if counted else ())
 
     def with_batch(self, batch: Batch) -> Seen:
         """With the units of a batch."""
         if not self.hashes or not len(batch):
             return self
         assert batch.key is not None
-        return self.merge(Seen(tuple((np.unique(batch.key[batch.arm == arm]),) for arm in range(batch.arms))))
+        here = [np.ones(len(batch), dtype=bool)]
+        if self.values:
+            rows = batch.assemble(slice(0, len(batch)))
+            here += [~np.isnan(rows[value]) for value in self.values]
+        parts = ((np.unique(batch.key[each & (batch.arm == arm)]),) for each in here for arm in range(self.arms))
+        return self.merge(self._replace(hashes=tuple(parts)))
 
     def merge(self, other: Seen) -> Seen:
         """Those of both."""
-        return Seen(tuple(map(_united, self.hashes, other.hashes)))
+        return self._replace(hashes=tuple(map(_united, self.hashes, other.hashes)))
 
     def by_group(self, groups: int) -> NDArray[np.int64]:
-        """How many there are, by arm and group."""
+        """How many there are, by arm and group: of all units, then of those that have each of the values."""
         units = [np.unique(np.concatenate([np.empty(0, dtype=np.uint64), *parts])) for parts in self.hashes]
-        return np.array([np.bincount(group_of(each, groups), minlength=groups) for each in units])
+        counts = [np.bincount(group_of(each, groups), minlength=groups) for each in units]
+        return np.reshape(counts, (-1, self.arms, groups))
 
 
 def _united(ours: tuple[NDArray[np.uint64], ...], theirs: tuple[NDArray[np.uint64], ...]) -> tuple[Any, ...]:

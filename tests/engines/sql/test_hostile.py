@@ -281,6 +281,15 @@ def test_what_cannot_be_asked_says_what_to_do(postgres: Postgres) -> None:
             fa.fold_query(connection, booleans, PLAN, label="1", key=KEY)
 
 
+def test_covariates_without_coefficients_are_not_passed_over_in_silence() -> None:
+    plan = fa.Plan.of({**PLAN.settings(), "covariates": ["x"]})
+    with closing(in_duckdb(ROWS.assign(x=1.0))) as connection:
+        trial = fa.fold_query(connection, "visits", plan, label="1", key=KEY)
+    assert "covariates are not used: the plan has covariates and no coefficients" in " ".join(
+        str(trial.effects()).split()
+    )
+
+
 def test_an_unknown_dialect_is_named() -> None:
     with pytest.raises(fa.PlanError, match="there is no dialect 'postgresql'; did you mean 'postgres'"):
         PLAN.sql("visits", dialect="postgresql")

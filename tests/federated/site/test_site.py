@@ -234,6 +234,56 @@ def test_fewer_units_than_a_cohort_stay_where_they_are(mode: str, tmp_path: Path
     assert not any(word in str(refused.value) for word in ("drop_limit", "missing ="))
 
 
+def test_sites_count_who_lacks_an_outcome_and_effects_are_those_of_the_records_that_have_it(
+    server: Served, tmp_path: Path
+) -> None:
+    """Faulty records are told before anything is sent, counted by the coordinator, and refused above the limit."""
+    settings: dict[str, Any] = {
+        "outcomes": [fa.Mean("y0", missing="allowed")],
+        "drop_limit": 0.1,
+        "expected_units": 320,
+    }
+    _, plan, rows = site_plan("lacking", mode="sums", covariates=0, **settings)
+    rows = rows.drop_duplicates("unit").reset_index(drop=True)
+    trial = Hosted(server, plan)
+    plan.save(tmp_path / "plan.toml")
+    arm = rows["group"] == plan.control
+    rows.loc[arm[arm].index[:12], "y0"] = np.nan
+    wrong = rows.head(5).assign(group="nobody", unit=[f"wrong-{i}" for i in range(5)])
+    for site, file in enumerate(site_files(pd.concat([rows, wrong], ignore_index=True), tmp_path, 2)):
+        words = ("site", "run", tmp_path / "plan.toml", file, "--folder", tmp_path / str(site))
+        env = {"FOLDAWAY_TOKEN": trial.site_token, "FOLDAWAY_SERVER": server.url}
+        units = pd.read_parquet(file)["unit"]
+        mine = site_mode_of(plan).from_site(fold_site(plan, [str(file)], tmp_path / str(site)))
+        said = foldaway(*words, env=env).stdout
+        here = sum(units.str.startswith("wrong"))
+        assert f"{here} records of {len(units)} are faulty and left out" in " ".join(said.split())
+        assert re.search(rf"unknown +group +unknown arm +{here}", said)
+        assert "Records without an outcome" in said
+        assert msgspec.json.decode(mine, type=SiteSums).dropped == {"": here}
+        assert max(map(len, said.splitlines())) <= 80
+    with pytest.raises(Exception, match="no device can join"):
+        trial.link.ask("POST", "/enrolments", encoded(Enrolment(new_number(), plan.control)), until=0.0)
+    trial.close(deadline=0)
+    effects = trial.effects()
+    have = rows.dropna().groupby("group")["y0"]
+    treated = next(each for each in plan.arms if each != plan.control)
+    assert effects[0].estimate == pytest.approx(have.mean()[treated] - have.mean()[plan.control], rel=1e-9)
+    assert effects.dropped == {"": 5}
+    (loss, *_) = effects.losses
+    assert loss.lost == {plan.control: 12, treated: 0}
+    assert loss.p_value is not None
+    assert loss.p_value < 0.05
+    many_wrong = pd.concat([rows.head(40), *[wrong] * 2], ignore_index=True)
+    many_wrong.to_parquet(tmp_path / "wrong.parquet")
+    with pytest.raises(RecordError, match="nothing was sent: more records were dropped"):
+        fold_site(plan, [str(tmp_path / "wrong.parquet")], tmp_path / "none")
+    few = rows[~arm | (np.arange(len(rows)) < arm[arm].index[13])]
+    few.to_parquet(tmp_path / "few.parquet")
+    with pytest.raises(RecordError, match=r"only 1 unit of the arm .* has a value of y0"):
+        fold_site(plan, [str(tmp_path / "few.parquet")], tmp_path / "none")
+
+
 def test_a_plan_for_devices_alone_is_refused(tmp_path: Path) -> None:
     plan, _ = make_trial(32, n=100, units=True)
     with pytest.raises(PlanError, match="not for sites"):

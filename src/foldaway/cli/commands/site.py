@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -12,6 +13,7 @@ from foldaway.cli.terminal.options import AsJson, PlanFile
 from foldaway.cli.terminal.printing import print_json
 from foldaway.cli.terminal.progress import file_progress
 from foldaway.cli.terminal.words import in_lines, tell_waiting
+from foldaway.errors import many
 from foldaway.sources.formats.paths import expand
 from foldaway.table import text_table
 
@@ -37,7 +39,9 @@ def run(
 ) -> None:
     """Fold a site's records here and send its tallies, once. Each unit is a cluster.
 
-    What was sent is marked in ~/.foldaway, or the folder that --folder names; no record is in it.
+    Before it sends anything, it prints which faulty records it leaves out. If
+    they are more than the plan's `drop_limit`, it sends nothing. What was sent is
+    marked in ~/.foldaway, or the folder that --folder names; no record is in it.
     """
     from foldaway.federated.link import HttpLink, trial_address
     from foldaway.federated.site.site import fold_site, send_site
@@ -46,6 +50,8 @@ def run(
     address, _ = trial_address(server, the_plan.name)
     with file_progress(expand(files)) as progress:
         trial = fold_site(the_plan, files, folder, progress=progress)
+    if not json:
+        _print_lost(trial)
     link = HttpLink(address, token, verify=True if ca is None else str(ca), told=tell_waiting)
     try:
         sent = send_site(trial, files, link, folder)
@@ -69,3 +75,25 @@ def run(
         print(in_lines("They are not stored yet. Run the same command again later: they are counted only once."))
     mark = f"{the_plan.name}.site in {folder}"
     print(in_lines(f"Keep {mark} until the trial is closed. Without it, another run would count the site twice."))
+
+
+def _print_lost(trial: fa.Trial) -> None:
+    """Print which records are left out, and which lack an outcome."""
+    from foldaway.federated.site.site import lacking
+
+    dropped = trial.dropped
+    if dropped:
+        share = f"{dropped.total / (dropped.total + trial.n):.2%}".replace("%", " %")
+        allowed = f"{100 * trial.plan.drop_limit:g} %"
+        said = f"{many(dropped.total, 'record')} of {dropped.total + trial.n:,} are faulty and left out: {share}"
+        print(in_lines(f"{said}, where the plan allows {allowed}."))
+    if rows := [[each.arm or "unknown", each.column, each.rule, f"{each.records:,}"] for each in dropped]:
+        print()
+        print(text_table(["arm", "column", "fault", "records"], rows))
+        print()
+    if absent := [[o, arm, f"{n:,}"] for o, by_arm in lacking(trial).items() for arm, n in by_arm.items()]:
+        print("Records without an outcome, which count for the others:")
+        print()
+        print(text_table(["outcome", "arm", "records"], absent))
+        print()
+    sys.stdout.flush()  # before anything is sent

@@ -9,13 +9,13 @@ from hashlib import sha256
 from importlib.util import find_spec
 from typing import Any
 
-from foldaway.sources.query import answer_of, library_of
+from foldaway.connection import library_of
+from foldaway.sources.query import answer_of
 
 # Whose connections speak which dialect, and how they write the one parameter of a statement: by position, or by name.
 _NAME = ":group_key"
 _SPOKEN = {
     "duckdb": ("duckdb", "?"),
-    "_duckdb": ("duckdb", "?"),
     "psycopg": ("postgres", "%s"),
     "psycopg2": ("postgres", "%s"),
     "sqlite3": ("sqlite", "?"),
@@ -31,7 +31,7 @@ _SPOKEN = {
     "databricks": ("databricks", _NAME),
     "trino": ("trino", "?"),
 }
-_BY_NAME = {"duckdb": "$group_key", "_duckdb": "$group_key", "chdb": "{group_key:String}"}
+_BY_NAME = {"duckdb": "$group_key", "chdb": "{group_key:String}"}
 
 
 def not_spoken(connection: Any, parameters: Any) -> str:

@@ -65,6 +65,7 @@ class OneMessage(OneRound, SiteMode):
             raise MessageError("the tallies hold records without a unit; every record needs one.")
         units, records = list(units_of(trial).values()), list(trial.counts.values())
         share.require_of_units(units, records)
+        share.require_dropped(trial.dropped, trial.n)
         return Share(trial, devices=units, largest=records)
 
     def described(self, plan: Plan) -> str:

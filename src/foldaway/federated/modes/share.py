@@ -22,12 +22,15 @@ from foldaway.keeping.cohort import Newcomers
 from foldaway.keeping.state import pack, unpack
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
+from foldaway.records.faults import CLIPPED, NO_ARM, Faults, excess
 from foldaway.trial import Trial
 
 ROUNDING = 1e-6
 
 # A column whose root mean square is so many times that of all other devices is a slip of units at the least.
 _ABSURD = 1e6
+# No name of a column or a rule is longer.
+_LONGEST = 1_000
 # How many records must be here before others are measured by them.
 _MEASURE = 100
 
@@ -57,7 +60,7 @@ def units_of(trial: Trial) -> Counter[str]:
     """How many units a site's tallies are of, by arm."""
     if not trial.seen.hashes:  # the tallies count them
         return Counter(trial.tallies.census().units())
-    return Counter(dict(zip(trial.plan.arms, trial.seen.by_group(1)[:, 0].tolist(), strict=True)))
+    return Counter(dict(zip(trial.plan.arms, trial.seen.by_group(1)[0, :, 0].tolist(), strict=True)))
 
 
 class ShareState(msgspec.Struct, array_like=True):
@@ -165,6 +168,22 @@ class Share:
                 f"the message is about more records than its units may have: the plan takes "
                 f"{self.plan.unit_records:,} of each (`federated.device_records`)."
             )
+
+    def require_dropped(self, dropped: Faults, folded: int) -> None:
+        """Refuse a site's counts of faulty records that do not fit the plan, or are more than it allows.
+
+        Raises:
+            MessageError: They do not, or are.
+        """
+        texts = [text for fault in dropped for text in (fault.column, fault.rule)]
+        arms = {*dropped.records, *(fault.arm for fault in dropped)}
+        counted = all(f.records <= dropped.records[f.arm] for f in dropped if f.rule != CLIPPED)
+        positive = min([*dropped.records.values(), *dropped.reasons.values()], default=1) > 0
+        said = all(text.isprintable() and len(text) <= _LONGEST for text in texts)
+        if not (arms <= {NO_ARM, *self.plan.arms} and counted and positive and said):
+            raise MessageError("the message's counts of faulty records do not fit its plan.")
+        if too_many := excess(dropped, folded, self.plan.drop_limit, Faults()):
+            raise MessageError(too_many)
 
     def require_within(self, means: Floats, bounds: ArrayLike) -> None:
         """Refuse means beyond the bounds of their columns: records within these have none.

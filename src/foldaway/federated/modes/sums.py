@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,6 +28,7 @@ from foldaway.federated.replies.published import Published
 from foldaway.keeping.secret import Secret
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
+from foldaway.records.faults import Faults
 from foldaway.tallies import grouped_of
 from foldaway.tallies.predictor import predictor_of
 from foldaway.trial import Trial
@@ -42,15 +44,28 @@ class SumsByGroup(OneRound, SiteMode):
         """Counts and sums by arm and group; groups were dealt under a key of the site's own, which stays there.
 
         Groups are added until each that has units of an arm has `smallest_cell` of them, so that no unit's sums leave
-        alone; how many of these have an outcome that is not zero is not asked, since no rule may depend on values.
+        alone, and so for units that have an outcome which may be missing; how many of these have one that is not zero
+        is not asked, since no rule may depend on values.
         """
-        places = site_groups(trial)
+        places, plan = site_groups(trial), trial.plan
         sums = grouped_of(trial.tallies).plain().regrouped(len(places))
+
+        def spread(counts: Floats) -> bytes:
+            over = np.zeros((len(plan.arms), plan.groups, *counts.shape[2:]))
+            over[:, places] = counts
+            return packed(over)
+
         totals = np.stack([sums.totals(column) for column in range(sums.shape.columns)], axis=-1)
-        records = np.zeros((len(trial.plan.arms), trial.plan.groups))
-        spread = np.zeros((*records.shape, totals.shape[-1]))
-        records[:, places], spread[:, places] = sums.records, totals
-        return encoded(SiteSums(list(units_of(trial).values()), packed(records), packed(spread)))
+        dropped = trial.dropped
+        message = SiteSums(
+            list(units_of(trial).values()),
+            spread(sums.records),
+            spread(totals),
+            msgspec.UNSET if sums.present is None else spread(sums.present),
+            dict(dropped.records),
+            list(dropped),
+        )
+        return encoded(message)
 
     def site(self, share: Share, data: bytes) -> Share:
         """The sums, if as many units and records as they are said to be of can have them.
@@ -61,10 +76,21 @@ class SumsByGroup(OneRound, SiteMode):
         arms, columns = len(plan.arms), _columns(plan)
         records = unpacked(message.records, arms * plan.groups).reshape(arms, plan.groups)
         sums = unpacked(message.sums, records.size * columns).reshape(*records.shape, columns)
+        if (message.present is msgspec.UNSET) == plan.lacking:
+            raise MessageError("the message must count who has each outcome if, and only if, these may be missing.")
+        present = np.repeat(records[..., None], len(plan.values), axis=-1)
+        if message.present is not msgspec.UNSET:
+            present = unpacked(message.present, present.size).reshape(present.shape)
+        by_column = np.tile(present, columns // len(plan.values))
         there = records > 0
         most = records.sum(axis=1)
-        if np.any(records < 0) or np.any(records != np.floor(records)) or np.any(sums[~there]):
+        counts = np.concatenate([records[..., None], present], axis=-1)
+        if np.any(counts < 0) or np.any(counts != np.floor(counts)) or np.any(sums[by_column == 0]):
             raise MessageError("the message's counts of records do not fit its sums.")
+        if np.any(present > records[..., None]) or np.any((present > 0) & (present < plan.privacy.smallest_cell)):
+            raise MessageError(
+                "the message's counts of outcomes do not fit its records, or the plan's `smallest_cell`."
+            )
         if np.any(most > MOST_RECORDS):
             raise MessageError(f"the message claims more records of an arm than {MOST_RECORDS:,}, the limit.")
         units = np.array(message.units)
@@ -73,10 +99,13 @@ class SumsByGroup(OneRound, SiteMode):
         if np.any(units < plan.privacy.smallest_cell * np.count_nonzero(there, axis=1)):
             raise MessageError("the message has groups of fewer units than the plan's `smallest_cell`.")
         share.require_of_units(message.units, most.astype(int).tolist())
-        self._require_plausible(share, sums[there] / records[there][:, None])
+        with np.errstate(invalid="ignore"):  # where nobody has an outcome, there is no mean
+            self._require_plausible(share, sums[there] / by_column[there])
         site = Share(Trial(plan), devices=message.units, largest=most.astype(int).tolist())
+        site.trial.dropped = Faults(message.dropped.items(), message.faults)
+        share.require_dropped(site.trial.dropped, int(most.sum()))
         arm, group = np.nonzero(there)
-        site.trial.fold_totals(arm, group, records[there].astype(np.int64), sums[there])
+        site.trial.fold_totals(arm, group, records[there].astype(np.int64), sums[there], present[there])
         return site
 
     def check(self, share: Share, message: GroupSums, published: Published | None) -> Floats:
@@ -142,11 +171,11 @@ def site_groups(trial: Trial) -> NDArray[np.int64]:
     A small site has units for a few groups only. Its key says where these begin, so that sites fill different ones.
     """
     units, groups = trial.seen.by_group(trial.plan.groups), trial.plan.groups
-    if np.any((grouped_of(trial.tallies).records > 0) > (units > 0)):
+    if np.any((grouped_of(trial.tallies).records > 0) > (units[0] > 0)):
         raise StateError("the units of these records were not counted, so nothing is sent: fold them with fold_site.")
     while groups > 1 and np.any((units > 0) & (units < trial.plan.privacy.smallest_cell)):
         groups //= 2
-        units = units.reshape(len(units), 2, groups).sum(axis=1)
+        units = units.reshape(*units.shape[:2], 2, groups).sum(axis=2)
     step = trial.plan.groups // groups
     return (Secret(trial.key).offset(step) + step * np.arange(groups)).astype(np.int64)
 

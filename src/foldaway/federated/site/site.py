@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,8 +21,10 @@ from foldaway.keeping.disk import destroy_file, make_file, overwrite_file
 from foldaway.keeping.planted import require_private
 from foldaway.keeping.secret import LENGTH
 from foldaway.plan import Plan
+from foldaway.records.faults import excess
 from foldaway.sources.formats.paths import Stdin, expand
 from foldaway.sources.runs.folding import OnBytes, fold_files
+from foldaway.tallies import grouped_of
 from foldaway.trial import Trial
 
 STATE = "application/octet-stream"
@@ -40,6 +42,8 @@ class SiteReport(NamedTuple):
         units: By arm.
         records: By arm.
         bytes: The size of the tallies.
+        dropped: Faulty records that were left out, by arm, column and rule.
+        lacking: Records without an outcome that may be missing, by outcome and arm.
         repeated: Whether the coordinator had them already, from a run before.
         durable: Whether they are safe whatever crashes.
     """
@@ -47,6 +51,8 @@ class SiteReport(NamedTuple):
     units: dict[str, int]
     records: dict[str, int]
     bytes: int
+    dropped: list[dict[str, Any]]
+    lacking: dict[str, dict[str, int]]
     repeated: bool
     durable: bool
 
@@ -66,11 +72,13 @@ def fold_site(
 
     Raises:
         PlanError: The plan is not one for sites.
-        RecordError: Records are faulty, or an arm has fewer units than the plan's cohort.
+        RecordError: Records are faulty, more than the plan's `drop_limit`; or an arm has fewer units than its cohort.
     """
     site_mode_of(plan)
     key = SiteMark.key_of(plan, folder) if plan.keyed else None
     trial = fold_files(list(files), plan, key=key, progress=progress)
+    if too_many := excess(trial.dropped, trial.n, plan.drop_limit):
+        raise RecordError(f"nothing was sent: {too_many} Correct or remove these records.")
     units = units_of(trial)
     if few := too_few_to_send(plan.privacy, units):
         units_by_arm = ", ".join(f"{many(count, 'unit')} in the arm {arm}" for arm, count in few.items() if count)
@@ -79,7 +87,38 @@ def fold_site(
             f"{least_to_publish(plan.privacy):,} units (the plan's `cohort` or `smallest_cell`) of an arm stay here: "
             "they would say too much about each. Fold the records of several sites together."
         )
+    _require_outcomes(trial)
     return trial
+
+
+def lacking(trial: Trial) -> dict[str, dict[str, int]]:
+    """How many records lack an outcome that may be missing, by outcome and arm."""
+    plan = trial.plan
+    if not plan.lacking:
+        return {}
+    sums = grouped_of(trial.tallies).plain()
+    absent = {each.name: (sums.records - sums.counts(plan.places(each)[0])).sum(axis=1) for each in plan.outcomes}
+    return {
+        name: dict(zip(plan.arms, counts.astype(int).tolist(), strict=True))
+        for name, counts in absent.items()
+        if plan.lackable.intersection(plan.outcome(name).columns)
+    }
+
+
+def _require_outcomes(trial: Trial) -> None:
+    """Refuse an outcome that only a few units of an arm have: its sum would say too much about each."""
+    plan, least = trial.plan, trial.plan.privacy.smallest_cell
+    for value, counts in zip(
+        trial.seen.values, trial.seen.by_group(1)[1:, :, 0] if trial.seen.values else (), strict=True
+    ):
+        for arm, units in zip(plan.arms, counts.tolist(), strict=True):
+            if 0 < units < least:
+                have = f"{many(units, 'unit')} of the arm {arm} at this site {'has' if units == 1 else 'have'}"
+                raise RecordError(
+                    f"only {have} a value of {plan.values[value].column}, and a sum over fewer than {least:,} (the "
+                    "plan's `smallest_cell`) stays here: it would say too much about each. Fold the records of several "
+                    "sites together."
+                )
 
 
 def send_site(trial: Trial, files: Sequence[str], link: HttpLink, folder: str | Path = "~/.foldaway") -> SiteReport:
@@ -99,7 +138,7 @@ def send_site(trial: Trial, files: Sequence[str], link: HttpLink, folder: str | 
     mark, fresh = SiteMark.of(trial.plan, files, folder, key)
     state = site_mode_of(trial.plan).from_site(trial)
     if key and not any(mark.key):  # which is destroyed once the sums are safe, and then nothing is sent again
-        return SiteReport(dict(units_of(trial)), trial.counts, len(state), repeated=True, durable=True)
+        return _report(trial, state, repeated=True, durable=True)
     headers = {"Content-Type": STATE, "Foldaway-Number": mark.number.hex()}
     try:
         answer = link.ask("POST", "/tallies", content=state, headers=headers)
@@ -112,7 +151,12 @@ def send_site(trial: Trial, files: Sequence[str], link: HttpLink, folder: str | 
     if received.durable:
         gone = msgspec.structs.replace(mark, key=bytes(len(mark.key)))
         overwrite_file(path, msgspec.json.encode(gone))
-    return SiteReport(dict(units_of(trial)), trial.counts, len(state), received.repeated, received.durable)
+    return _report(trial, state, repeated=received.repeated, durable=received.durable)
+
+
+def _report(trial: Trial, state: bytes, *, repeated: bool, durable: bool) -> SiteReport:
+    dropped = [{name: getattr(fault, name) for name in fault.__struct_fields__} for fault in trial.dropped]
+    return SiteReport(dict(units_of(trial)), trial.counts, len(state), dropped, lacking(trial), repeated, durable)
 
 
 class SiteMark(msgspec.Struct, frozen=True):

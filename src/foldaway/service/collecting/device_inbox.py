@@ -180,6 +180,11 @@ def _read(bodies: Bodies, kind: type[Sent]) -> tuple[list[Outcome], dict[int, Se
 def _enrol(table: DeviceTable, share: Share, bodies: Bodies) -> list[Outcome]:
     """Register the numbers of devices that join, and say of each what became of it."""
     plan = share.plan
+    if plan.lacking:
+        no_devices = MessageError(
+            "no device can join this trial, because its plan allows outcomes to be missing, which only sites can count."
+        )
+        return [no_devices for _ in bodies]
     outcomes, messages = _read(bodies, Enrolment)
     arms: dict[bytes, Enrolled] = {}
     places: dict[bytes, list[int]] = {}
