@@ -30,7 +30,9 @@ COUNTRIES, PLATFORMS = ["de", "fr", "us"], ["android", "ios", "web"]
 
 RATIOS: list[Any] = [fa.Ratio("clicks", "views"), fa.Ratio("orders", "sessions")]
 QUANTILE = fa.Quantile("latency_ms", (0.5, 0.95), bounds=(1, 60_000))
-SEGMENTS = {"segments": ["country", "platform"], "levels": {"country": COUNTRIES, "platform": PLATFORMS}}
+SEGMENTS = {
+    "segments": [{"column": "country", "levels": COUNTRIES}, {"column": "platform", "levels": PLATFORMS}],
+}
 SITES = {f"site-{i}": {"control": 0.3 + 0.02 * i, "treatment": 0.7 - 0.02 * i} for i in range(STRATA)}
 BY_SITE = {"strata": fa.Strata("site", SITES)}
 

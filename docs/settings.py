@@ -17,7 +17,19 @@ import msgspec
 import tomli_w
 
 import foldaway as fa
-from foldaway.plan import Bootstrap, Coefficients, Federated, Information, Looks, Moments, Privacy, Release, Strata
+from foldaway.plan import (
+    Bootstrap,
+    Coefficients,
+    Covariate,
+    Federated,
+    Information,
+    Looks,
+    Moments,
+    Privacy,
+    Release,
+    Segment,
+    Strata,
+)
 from foldaway.plan.analysis import Written
 from foldaway.plan.outcomes import KINDS, Outcome
 from foldaway.plan.part import Part, Setting, settings_of
@@ -29,6 +41,8 @@ PARTS: tuple[type[Part], ...] = (
     Written,
     Outcome,
     *KINDS.values(),
+    Covariate,
+    Segment,
     Coefficients,
     Strata,
     Privacy,
@@ -80,7 +94,7 @@ def page_of(part: type[Part]) -> str:
         if name in meanings  # those that all kinds of outcome have are told once
     ]
     table = "\n".join(["| setting | type | default | must be | meaning |", "|---|---|---|---|---|", *rows])
-    if not part.TABLE or issubclass(part, Outcome):
+    if not part.TABLE or part.LISTED:
         return f"{text}\n\n{table}"
     name = part.TABLE.rpartition(".")[2]
     written = f'```toml title="{name}.toml"\n{in_toml(part)}```\n\n```python\n{in_python(part)}\n```'

@@ -65,7 +65,7 @@ def plan_of(**settings: Any) -> fa.Plan:
     return fa.Plan(**{"name": "target", "arm": "arm", "arms": arms, "outcomes": ["amount"], **settings})
 
 
-WITH_LEVELS = {"covariates": list(LEVELS), "levels": LEVELS}
+WITH_LEVELS = {"covariates": [{"column": name, "levels": levels} for name, levels in LEVELS.items()]}
 
 
 def folded(plan: fa.Plan, rows: pd.DataFrame) -> fa.Trial:

@@ -56,8 +56,7 @@ def plan_of(expected: int) -> fa.Plan:
         arms={"old": 0.5, "new": 0.5},
         outcomes=["y", fa.Quantile("y", (0.5,), bounds=BOUNDS, resolution=RESOLUTION)],
         unit="unit",
-        segments=["country"],
-        levels={"country": LEVELS},
+        segments=[{"column": "country", "levels": LEVELS}],
         expected_units=expected,
     )
 

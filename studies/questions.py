@@ -110,8 +110,7 @@ def plan_of(design: Design) -> fa.Plan:
         outcomes=OUTCOMES,
         unit="u",
         covariates=["x"] if design.adjusted else [],
-        segments=["platform"],
-        levels={"platform": ["app", "web"]},
+        segments=[{"column": "platform", "levels": ["app", "web"]}],
         received="received",
         strata=fa.Strata("site", probabilities),
     )

@@ -169,8 +169,7 @@ SUMS = fa.Plan(
     arm="variant",
     arms={"control": 0.5, "treatment": 0.5},
     outcomes=["revenue", "converted"],
-    covariates=["revenue_before", "country"],
-    levels={"country": ["de", "fr", "us"]},
+    covariates=["revenue_before", {"column": "country", "levels": ["de", "fr", "us"]}],
     unit="unit",
     coefficients=fa.Coefficients(
         center=dict(zip(COLUMNS, (20.0, 0.3, 0.2), strict=True)),

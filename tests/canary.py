@@ -24,8 +24,7 @@ PLAN = fa.Plan(
     arm="variant",
     arms={"control": 0.5, "treatment": 0.5},
     outcomes=["revenue"],
-    covariates=["age", "country"],
-    levels={"country": ["de", "fr", "us"]},
+    covariates=["age", {"column": "country", "levels": ["de", "fr", "us"]}],
     unit="user_id",
     moments=fa.Moments(bootstrap=50),
 )

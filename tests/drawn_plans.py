@@ -13,6 +13,7 @@ import pandas as pd
 
 import foldaway as fa
 from foldaway.errors import EstimateError, PlanError, RecordError
+from plans import listing
 
 Settings = dict[str, Any]
 
@@ -123,7 +124,8 @@ def _drawn(rng: random.Random) -> Settings:
         settings["bounds"] = {"y": [1.0, 60.0]}
         settings["beyond"] = rng.choice(("clip", "refuse"))
     listed -= {"s"} if "strata" in settings else set()
-    settings["levels"] = {column: LISTED[column] for column in sorted(listed)}
+    for setting in {"segments", "covariates"} & settings.keys():
+        settings[setting] = listing(settings[setting], {column: LISTED[column] for column in listed})
     return fitted(settings | {"coefficients": {}}) if "covariates" in settings else settings
 
 
@@ -174,7 +176,7 @@ def smallest(settings: Settings, fails: Callable[[Settings], Any]) -> Settings:
 
 def _fewer(settings: Settings) -> Iterator[Settings]:
     for setting, value in settings.items():
-        if setting not in ("name", "arm", "arms", "hash", "outcomes", "levels", "coefficients"):
+        if setting not in ("name", "arm", "arms", "hash", "outcomes", "coefficients"):
             yield {name: each for name, each in settings.items() if name != setting}
         if isinstance(value, list) and len(value) > 1:
             yield from (settings | {setting: value[:place] + value[place + 1 :]} for place in range(len(value)))

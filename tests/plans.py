@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -18,8 +18,11 @@ FULL: dict[str, Any] = {
     "arm": "variant",
     "arms": {"control": 0.2, "gold": 0.3, "silver": 0.5},
     "outcomes": ["revenue", "converted"],
-    "covariates": ["plan", "age", "country"],
-    "levels": {"plan": ["free", "paid"], "country": ["de", "fr", "us"]},
+    "covariates": [
+        {"column": "plan", "levels": ["free", "paid"]},
+        "age",
+        {"column": "country", "levels": ["de", "fr", "us"]},
+    ],
     "unit": "user_id",
     "weight": "w",
     "confidence": 0.9,
@@ -90,6 +93,8 @@ LOOKED: dict[str, Any] = {
 PARTS = {name: setting.part for name, setting in settings_of(fa.Plan).items() if setting.part is not None}
 WITHIN = [setting.part for part in PARTS.values() for setting in settings_of(part).values() if setting.part is not None]
 """The parts within parts."""
+LISTED = [setting.each for setting in settings_of(fa.Plan).values() if setting.each is not None]
+"""The parts of which a plan has lists."""
 
 
 def in_parts(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,6 +111,11 @@ def in_parts(settings: Mapping[str, Any]) -> dict[str, Any]:
 def replaced(plan: fa.Plan, **settings: Any) -> fa.Plan:
     """The plan with some settings changed, which may be those of its parts."""
     return fa.Plan(**in_parts(msgspec.structs.asdict(plan) | settings))
+
+
+def listing(columns: Sequence[str], levels: Mapping[str, Sequence[str]]) -> list[Any]:
+    """Covariates or segments, with the levels of those that have some."""
+    return [{"column": name, "levels": list(levels[name])} if name in levels else name for name in columns]
 
 
 # Names that people give to columns, arms and levels: anything printable, quotes and emoji too.
@@ -148,8 +158,7 @@ def plans(draw: st.DrawFn) -> fa.Plan:
         arm=columns[0],
         arms={arm: part / sum(parts) for arm, part in zip(arms, parts, strict=True)},
         outcomes=[columns[1]],
-        covariates=covariates,
-        levels=levels,
+        covariates=listing(covariates, levels),
         confidence=draw(st.floats(0.5, 0.999)),
         drop_limit=draw(st.sampled_from([0, 0.05])),
         moments=moments,

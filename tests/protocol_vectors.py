@@ -34,7 +34,7 @@ FILE = Path(__file__).parents[1] / "clients/protocol/vectors.json"
 DEVICES, DRAWS = 3, 8
 
 _COMMON: dict[str, Any] = {"arm": "variant", "arms": {"control": 0.5, "treatment": 0.5}, "outcomes": ["revenue"]}
-_LEVELS = {"covariates": ["before", "country"], "levels": {"country": ["de", "fr", "it"]}}
+_LEVELS = {"covariates": ["before", {"column": "country", "levels": ["de", "fr", "it"]}]}
 _COEFFICIENTS = {"before": 0.5, "country[fr]": -1.25, "country[it]": 2.0}
 
 PLANS: dict[str, dict[str, Any]] = {

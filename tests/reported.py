@@ -86,7 +86,7 @@ def renamed(name: str) -> fa.Trial:
     """A trial whose every column, arm and level carries this name, apart from a number."""
     plan, rows = make_trial(9, n=300, arms=3, covariates=2, levels=3)
     arms = {f"{name}{a}": share for a, share in enumerate(plan.arms.values())}
-    levels = {f"{name}k": [f"{name}{level}" for level in range(3)]}
+    levels = [f"{name}{level}" for level in range(3)]
     columns = {"group": f"{name}g", "y0": f"{name}y", "x0": f"{name}x", "x1": f"{name}z", "kind": f"{name}k"}
     rows["group"] = rows["group"].map(dict(zip(plan.arms, arms, strict=True)))
     rows["kind"] = rows["kind"].map(lambda level: f"{name}{level[1:]}")
@@ -98,8 +98,7 @@ def renamed(name: str) -> fa.Trial:
         arm=f"{name}g",
         arms=arms,
         outcomes=[f"{name}y"],
-        covariates=[f"{name}x", f"{name}z", f"{name}k"],
-        levels=levels,
+        covariates=[f"{name}x", f"{name}z", {"column": f"{name}k", "levels": levels}],
         unit="unit",
         moments=fa.Moments(),
         records_per_unit="together",

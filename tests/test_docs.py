@@ -31,7 +31,7 @@ from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store
 from foldaway.service.http.app import make_app
 from foldaway.sources.formats.body import Limits
-from plans import PARTS, WITHIN
+from plans import LISTED, PARTS, WITHIN
 from sizes import mostly_slow
 from snippets import Reader, snippets
 from stores import VAULT
@@ -154,7 +154,7 @@ def test_the_reference_of_the_plan_has_every_setting_as_it_is_declared(site: Pat
     page = (site / "reference/plan/index.html").read_text("utf-8")
     rows = (re.findall(r"<td>(.*?)</td>", row, re.DOTALL) for row in re.findall(r"<tr>.*?</tr>", page, re.DOTALL))
     shown = {plain(cells[0]): list(map(plain, cells[1:])) for cells in rows if cells}
-    parts = (fa.Plan, *KINDS.values(), *PARTS.values(), *WITHIN)
+    parts = (fa.Plan, *LISTED, *KINDS.values(), *PARTS.values(), *WITHIN)
     declared = {setting.name: setting for part in parts for setting in settings_of(part).values()}
     assert set(shown) == set(declared)
     for name, setting in declared.items():

@@ -122,7 +122,7 @@ def test_what_is_saved_comes_back_and_goes_on(design: str) -> None:
 def test_within_a_segment_it_is_the_same() -> None:
     rows = made(4_000)
     rows["where"] = np.where(rows["u"] % 3 == 0, "web", "app")
-    settings = {"unit": "u", "segments": ["where"], "levels": {"where": ["app", "web"]}}
+    settings = {"unit": "u", "segments": [{"column": "where", "levels": ["app", "web"]}]}
     trial = folded(plan_of(OUTCOMES, **settings), rows, parts=5)
     found = {(each.outcome, row.segment): row for each in trial.effects().segments for row in each.effects}
     assert len(found) == 2 * len(OUTCOMES)
@@ -262,7 +262,9 @@ def test_an_outcome_that_few_have_is_withheld_from_others(unit: str | None) -> N
         fa.Mean("w", missing="allowed"),
         fa.Ratio("y", "w", missing="allowed"),
     ]
-    plan = plan_of(outcomes, unit=unit, segments=["s"], levels={"s": ["even", "odd"]}, privacy={"smallest_cell": 30})
+    plan = plan_of(
+        outcomes, unit=unit, segments=[{"column": "s", "levels": ["even", "odd"]}], privacy={"smallest_cell": 30}
+    )
     trial = folded(plan, rows)
     told = trial.read(TOLD)
     for row in told:

@@ -134,7 +134,7 @@ def test_no_batching_or_sharding_changes_them(settings: dict[str, Any]) -> None:
 def test_a_segment_is_a_trial_of_its_own() -> None:
     rows = latencies() | {"device": np.where(np.arange(8_000) % 3, "phone", "laptop")}
     quantile = fa.Quantile("latency_ms", (0.5,), bounds=BOUNDS)
-    whole = folded(plan_of(quantile, unit="user", segments=["device"], levels={"device": ["laptop", "phone"]}), rows)
+    whole = folded(plan_of(quantile, unit="user", segments=[{"column": "device", "levels": ["laptop", "phone"]}]), rows)
     (segment,) = whole.effects().segments
     for row in segment.effects:
         alone = {name: column[rows["device"] == row.segment] for name, column in rows.items()}

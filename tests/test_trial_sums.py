@@ -26,8 +26,7 @@ PLAN = fa.Plan(
     arm="variant",
     arms={"control": 0.5, "treatment": 0.5},
     outcomes=["revenue", "bought"],
-    covariates=["revenue_before", "country"],
-    levels={"country": ["de", "fr", "us"]},
+    covariates=["revenue_before", {"column": "country", "levels": ["de", "fr", "us"]}],
     unit="user_id",
 )
 KEY = bytes(range(16))
@@ -319,7 +318,7 @@ def test_an_arm_with_more_records_per_unit_raises_an_alarm_that_says_so() -> Non
 def test_coefficients_re_randomise_nobody_and_need_enough_records() -> None:
     before = make(17)[["revenue_before", "country", "revenue", "bought"]]
     plan = PLAN.calibrated(before)
-    segmented = {"segments": ["tier"], "levels": {**PLAN.levels, "tier": ["a", "b"]}}  # not in earlier records
+    segmented = {"segments": [{"column": "tier", "levels": ["a", "b"]}]}  # not in earlier records
     assert fa.Plan(**{**_settings(PLAN), **segmented}).calibrated(before).coefficients == plan.coefficients
     assert plan.design == PLAN.design
     assert plan.fingerprint != PLAN.fingerprint
@@ -331,7 +330,7 @@ def test_coefficients_re_randomise_nobody_and_need_enough_records() -> None:
     with pytest.raises(PlanError, match="a number for each of revenue_before"):
         fa.Plan(**{**_settings(PLAN), "coefficients": {"center": {}, "slopes": {"revenue": {}, "bought": {}}}})
     with pytest.raises(PlanError, match="needs none"):
-        fa.Plan(**{**_settings(PLAN), "covariates": [], "levels": {}}).calibrated(make(17))
+        fa.Plan(**{**_settings(PLAN), "covariates": []}).calibrated(make(17))
 
 
 def test_covariates_that_only_tell_the_arm_adjust_nothing() -> None:
@@ -394,7 +393,7 @@ def test_a_total_is_the_sum_over_the_probability_and_covers_where_a_mean_mislead
 
 def test_without_several_records_of_a_unit_a_total_is_the_papers_estimate() -> None:
     rows = make(20).drop_duplicates("user_id")
-    settings = {"covariates": [], "levels": {}, "records_per_unit": "one"}
+    settings = {"covariates": [], "records_per_unit": "one"}
     plan = fa.Plan(**{**_settings(PLAN), **settings, "outcomes": [fa.Total("revenue", assigned_units=len(rows))]})
     [row] = folded(plan, rows).effects()
     z = rows["revenue"] * np.where(rows["variant"] == "treatment", 2.0, -2.0)
@@ -477,7 +476,7 @@ def test_a_level_of_few_people_gets_no_coefficient_that_is_told() -> None:
 
 
 def test_an_outcome_with_a_total_has_its_row() -> None:
-    settings = {**_settings(PLAN), "covariates": [], "levels": {}}
+    settings = {**_settings(PLAN), "covariates": []}
     outcomes = [fa.Total("revenue"), "visits"]
     for estimators in (["difference"], ["total"]):
         with pytest.raises(PlanError, match=r"`moments\.estimators` has none that fits"):

@@ -157,7 +157,7 @@ WITH foldaway_secret AS (
   SELECT
     CAST('answer' AS STRING) AS `part`,
     CAST(CONCAT(
-      '7a30bc353fd37b381f3a1f291dc22fd5ef1bd1faeb4bd5c0acf518149776bf7f ee80e21dfe9eee2e4ba1768ace56b391 ',
+      '94362142afd3aa04a3c6bc1ba45f12c87c593adbb1bae39f30fe22c1d5f0758b b8dd8d65d7091bc3722f41b649b532e6 ',
       SUBSTR(
         TO_HEX(
           SHA256(
@@ -167,7 +167,7 @@ WITH foldaway_secret AS (
                   `fa_key`
                 FROM foldaway_secret
               ),
-              '7a30bc353fd37b381f3a1f291dc22fd5ef1bd1faeb4bd5c0acf518149776bf7f'
+              '94362142afd3aa04a3c6bc1ba45f12c87c593adbb1bae39f30fe22c1d5f0758b'
             )
           )
         ),

@@ -192,7 +192,7 @@ WITH foldaway_secret AS (
 ), foldaway_lines AS (
   SELECT
     CAST('answer' AS TEXT) AS "part",
-    CAST('7a30bc353fd37b381f3a1f291dc22fd5ef1bd1faeb4bd5c0acf518149776bf7f d10793e75ebf9e98d2bc16f82b356a10 ' || SUBSTR(
+    CAST('94362142afd3aa04a3c6bc1ba45f12c87c593adbb1bae39f30fe22c1d5f0758b 8152ae50be5dd662d8e5824e448416cd ' || SUBSTR(
       ENCODE(
         SHA256(
           CONVERT_TO(
@@ -200,7 +200,7 @@ WITH foldaway_secret AS (
               SELECT
                 "fa_key"
               FROM foldaway_secret
-            ) || '7a30bc353fd37b381f3a1f291dc22fd5ef1bd1faeb4bd5c0acf518149776bf7f',
+            ) || '94362142afd3aa04a3c6bc1ba45f12c87c593adbb1bae39f30fe22c1d5f0758b',
             'UTF8'
           )
         ),

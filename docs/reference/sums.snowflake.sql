@@ -172,7 +172,7 @@ WITH foldaway_secret AS (
   SELECT
     CAST('answer' AS VARCHAR) AS "part",
     CAST(CONCAT(
-      '7a30bc353fd37b381f3a1f291dc22fd5ef1bd1faeb4bd5c0acf518149776bf7f 88b34b49b405d18add41a79d58c12490 ',
+      '94362142afd3aa04a3c6bc1ba45f12c87c593adbb1bae39f30fe22c1d5f0758b 164ee20f69ade136b49c17657060b7ea ',
       SUBSTR(
         SHA2(
           CONCAT(
@@ -181,7 +181,7 @@ WITH foldaway_secret AS (
                 "fa_key"
               FROM foldaway_secret
             ),
-            '7a30bc353fd37b381f3a1f291dc22fd5ef1bd1faeb4bd5c0acf518149776bf7f'
+            '94362142afd3aa04a3c6bc1ba45f12c87c593adbb1bae39f30fe22c1d5f0758b'
           ),
           256
         ),

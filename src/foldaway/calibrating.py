@@ -157,6 +157,5 @@ class Earlier:
 
 def _bare(plan: Plan, **without: Any) -> Plan:
     """The plan without what only a trial has, nor the levels of columns that are only its segments."""
-    levels = {name: levels for name, levels in plan.levels.items() if name in plan.covariates}
     without |= dict.fromkeys(("federated", "release", "strata"))
-    return msgspec.structs.replace(plan, **without, privacy=Privacy(), segments=(), levels=levels)
+    return msgspec.structs.replace(plan, **without, privacy=Privacy(), segments=())

@@ -39,7 +39,7 @@ class Levels:
         """With the levels in it."""
         names = [f"level {level:02}" for level in range(self.levels)]
         settings: dict[str, Any] = {"unit": "unit"} if self.by_unit else {}
-        return plan(self.treated, ["y"], segments=["level"], levels={"level": names}, **settings)
+        return plan(self.treated, ["y"], segments=[{"column": "level", "levels": names}], **settings)
 
     def draw(self, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.float64]]:
         """Level and arm of every unit, and the means of its records."""

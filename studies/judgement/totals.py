@@ -68,9 +68,8 @@ def designs() -> Iterator[Design]:
         yield Design("totals", name, whole(made, visits(1.15, 1.0), more), (NO_VERDICT, COVERS))
         same = f"{who}, 15 % more records, each worth less"
         yield Design("totals", same, whole(made, visits(1.15, 1 / 1.15), Truth()), (WRONG, NO_VERDICT))
-        split = plan(
-            0.5, [fa.Total("y", assigned_units=units)], segments=["level"], levels={"level": list(LEVELS)}, **settings
-        )
+        level = {"column": "level", "levels": list(LEVELS)}
+        split = plan(0.5, [fa.Total("y", assigned_units=units)], segments=[level], **settings)
         truth = 0.2 * per_unit if units else None
         laws = (DIFFER, LEVELS_COVER) if units else (DIFFER,)
         yield Design("totals", f"{who}, by segment, equal effects", by_level(split, visits(1.0, 1.2), truth), laws)

@@ -111,7 +111,7 @@ def designs() -> Iterator[Design]:
                     settings["covariates"] = ["x"]
                     name.append("covariate")
                 if halves:
-                    settings |= {"segments": ["half"], "levels": {"half": ["a", "b"]}}
+                    settings |= {"segments": [{"column": "half", "levels": ["a", "b"]}]}
                     name.append("by segment")
                 laws = (WRONG, WIDTH, AWAY) if halves else (WRONG, WIDTH)
                 yield Design("strata", ", ".join(name), study(plan(0.5, ["y"], **settings), units, each), laws)

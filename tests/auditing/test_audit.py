@@ -16,6 +16,7 @@ from foldaway.auditing.finding import Audit
 from foldaway.auditing.moments import solvable
 from foldaway.tallies import arms_of, grouped_of
 from foldaway.tallies.moments.combinations import Combinations, indicators, level_columns, raw_scores
+from plans import listing
 
 LEVELS = {"a": list("pqrstu"), "b": list("pqrst"), "c": list("pqrs"), "d": list("pqr")}
 
@@ -33,14 +34,12 @@ def records(n: int, share: float = 1.0, seed: int = 1) -> pd.DataFrame:
 
 def plan_of(**settings: object) -> fa.Plan:
     covariates = settings.pop("covariates", list(LEVELS))
-    levels = {name: LEVELS[name] for name in covariates}  # type: ignore[attr-defined]
     return fa.Plan(
         name="audited",
         arm="arm",
         arms={"x": 0.5, "y": 0.5},
         outcomes=["amount"],
-        covariates=covariates,  # type: ignore[arg-type]
-        levels=levels,
+        covariates=listing(covariates, LEVELS),  # type: ignore[arg-type]
         **settings,  # type: ignore[arg-type]
     )
 
@@ -93,8 +92,8 @@ def test_with_fewer_covariates_it_is_those_alone_in_all_of_them(covariates: list
 def test_a_numeric_column_of_zeros_and_ones_has_levels_too() -> None:
     rows = records(300).assign(premium=lambda r: (r.index % 100 == 0) * 1.0)
     plan = fa.Plan(
-        name="n", arm="arm", arms={"x": 0.5, "y": 0.5}, outcomes=["amount"], covariates=["premium", "a"],
-        levels={"a": LEVELS["a"]}, moments=fa.Moments(),
+        name="n", arm="arm", arms={"x": 0.5, "y": 0.5}, outcomes=["amount"],
+        covariates=listing(["premium", "a"], LEVELS), moments=fa.Moments(),
     )  # fmt: skip
     alone = int((~rows.duplicated(["arm", "premium", "a"], keep=False)).sum())
     assert by_attack(audited(plan, rows, saved=False))["unique combinations of levels"] == alone > 0

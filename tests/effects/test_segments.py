@@ -22,8 +22,7 @@ SETTINGS: dict[str, Any] = {
     "arm": "g",
     "arms": {"a": 0.5, "b": 0.5},
     "outcomes": ["y", "z"],
-    "segments": ["country", "platform"],
-    "levels": {"country": ["de", "fr", "us"]},
+    "segments": [{"column": "country", "levels": ["de", "fr", "us"]}, "platform"],
 }
 UNITS = {**SETTINGS, "unit": "u"}
 COVARIATES = {**UNITS, "covariates": ["x", "country"]}
@@ -77,7 +76,7 @@ def assert_same(one: fa.Effects, other: fa.Effects) -> None:
 def test_a_level_is_a_trial_of_its_own_records(settings: dict[str, Any]) -> None:
     data = records(3000)
     effects = folded(settings, batched(data, 700)).effects()
-    bare = {**settings, "segments": [], "levels": {}}
+    bare = {**settings, "segments": []}
     kind = "jackknife" if "unit" in settings else "welch"
     for by in effects.segments:
         for row in by.effects:
@@ -145,7 +144,7 @@ def test_many_small_levels_are_compared_as_an_interaction_on_kept_rows(settings:
     y = 3 + x + d * apart * np.linspace(-2, 2, 20)[level] + chance.normal(0, 1, len(level))
     names = np.array([f"level {i:02}" for i in range(20)])
     data = {"g": np.array(["a", "b"])[d], "u": np.arange(len(y)), "y": y, "x": x, "country": names[level]}
-    one = {**settings, "segments": ["country"], "outcomes": ["y"], "levels": {"country": list(names)}}
+    one = {**settings, "segments": [{"column": "country", "levels": list(names)}], "outcomes": ["y"]}
     adjusted = "covariates" in settings
     (by,) = folded(one | ({"covariates": ["x"]} if adjusted else {}), [data]).effects().segments
     kept = interaction(data, "country", " + x" if adjusted else "")
@@ -161,8 +160,8 @@ def test_levels_too_small_to_be_shown_count_in_the_owners_test_alone() -> None:
     tv, app = (np.flatnonzero(data["platform"] == level) for level in ("tv", "app"))
     data["platform"][tv[16:]], data["platform"][app[:100]] = "web", "car"
     data["y"][tv[:16]] += 50 * (data["g"][tv[:16]] == "b")
-    levels = {"platform": ["app", "car", "tv", "web"]}
-    one = {**UNITS, "segments": ["platform"], "outcomes": ["y"], "levels": levels}
+    levels = ["app", "car", "tv", "web"]
+    one = {**UNITS, "segments": [{"column": "platform", "levels": levels}], "outcomes": ["y"]}
     trial = folded(one, [data])
     (own,) = trial.effects().segments
     assert {row.segment for row in own.effects if row.reliable} == {"app", "car", "web"}
@@ -250,7 +249,7 @@ def test_beside_a_small_level_the_next_smallest_is_withheld_and_not_the_first_by
     data = {**records(len(country)), "country": country}
     data["g"] = np.array(["a", "b"])[np.arange(len(country)) % 2]  # both arms have all groups in every large level
     data["u"] = np.arange(len(country))
-    settings = {**SETTINGS, "unit": unit, "segments": ["country"], "levels": {"country": list(sizes)}}
+    settings = {**SETTINGS, "unit": unit, "segments": [{"column": "country", "levels": list(sizes)}]}
     trial = folded(settings, [data])
     shown = {row.segment for each in trial.read(TOLD).segments for row in each.effects if row.reliable}
     assert shown == {"de", "fr"}
@@ -263,7 +262,7 @@ def test_what_is_withheld_from_others_is_that_of_many(settings: dict[str, Any]) 
     data["country"] = np.where(data["country"] == "us", "de", data["country"])
     levels = ["de", "fr", "gb", "us"]
     data["country"][[np.flatnonzero(data["g"] == arm)[i] for arm in "ab" for i in (0, 1)]] = ["gb", "us"] * 2
-    effects = folded({**settings, "levels": {"country": levels}}, [data]).read(TOLD)
+    effects = folded({**settings, "segments": [{"column": "country", "levels": levels}, "platform"]}, [data]).read(TOLD)
     rows = {row.segment: row for each in effects.segments if each.column == "country" for row in each.effects}
     assert [level for level in levels if rows[level].reliable] == ["de"]
     assert [rows[level].n for level in ("fr", "gb", "us")] == [None] * 3
@@ -309,7 +308,8 @@ def test_the_name_of_a_level_is_learnt_once_it_is_common_from_the_next_record_th
     whole.fold(part(data, rare[28:]))
     by = next(each for each in whole.effects().segments if each.column == "platform")
     assert {row.segment: row.n for row in by.effects if row.n}["kiosk"] == len(rare)
-    exact = folded({**settings, "levels": {**settings["levels"], "platform": ["app", "web", "kiosk"]}}, [data])
+    listed = [settings["segments"][0], {"column": "platform", "levels": ["app", "web", "kiosk"]}]
+    exact = folded({**settings, "segments": listed}, [data])
     theirs = next(each for each in exact.effects().segments if each.column == "platform")
     ours, theirs_too = ({row.segment: row.estimate for row in each.effects if row.reliable} for each in (by, theirs))
     assert ours == pytest.approx(theirs_too)
@@ -396,7 +396,7 @@ def test_the_report_draws_the_ten_largest_levels_at_once_and_the_others_on_an_ax
     data = records(6000)
     share = np.arange(13, 0, -1)
     data["platform"] = np.random.default_rng(4).choice([f"p{i:02}" for i in range(13)], 6000, p=share / share.sum())
-    one = {**UNITS, "segments": ["platform"], "outcomes": ["y"], "levels": {}}
+    one = {**UNITS, "segments": ["platform"], "outcomes": ["y"]}
     trial = folded(one, batched(data, 1000))
     (by,) = trial.effects().segments
     sizes = [known(row.n) for row in by.effects if row.segment]

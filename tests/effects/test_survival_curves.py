@@ -40,7 +40,7 @@ def trial_of(n: int = 2_000, *, events: float = 1.0, **settings: Any) -> fa.Tria
         {},
         {"unit": "u"},
         {"weight": "w"},
-        {"unit": "u", "segments": ["s"], "levels": {"s": ["x", "y"]}},
+        {"unit": "u", "segments": [{"column": "s", "levels": ["x", "y"]}]},
         {"strata": {"column": "s", "probabilities": {"x": ARMS, "y": {"a": 0.45, "b": 0.55}}}},
     ],
     ids=str,

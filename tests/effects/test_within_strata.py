@@ -169,7 +169,7 @@ def test_adjusted_it_leads_and_is_as_precise_as_from_kept_rows(units: bool) -> N
 def test_segments_are_compared_within_strata_too() -> None:
     data = records(900, seed=4)
     for more in ({}, {"unit": "u"}, {"unit": "u", "covariates": ["x"]}):
-        effects = folded({"segments": ["half"], "levels": {"half": ["p", "q"]}, **more}, data).effects()
+        effects = folded({"segments": [{"column": "half", "levels": ["p", "q"]}], **more}, data).effects()
         (segment,) = effects.segments
         name = segment.effects[0].estimator
         (row,) = effects.filter(estimator=name)

@@ -213,7 +213,7 @@ def test_two_drivers_cannot_have_one_store(session: Any, tmp_path: Path) -> None
 
 
 def test_of_a_closed_trial_rounded_effects_are_left_and_it_takes_no_more(session: Any, tmp_path: Path) -> None:
-    plan, rows = planned(covariates=[], levels={})
+    plan, rows = planned(covariates=[])
     source, store = Source(session, tmp_path / "in", rows), tmp_path / "store"
     source.add(600, 30)
     query = spark.fold_stream(source.stream(), plan, store=store, key=KEY, trigger=AVAILABLE)

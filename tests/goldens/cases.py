@@ -36,7 +36,7 @@ class Case(NamedTuple):
 
 
 X: dict[str, Any] = {"covariates": ["x"]}
-LEVELS: dict[str, Any] = {"covariates": ["x", "kind"], "levels": {"kind": ["k0", "k1", "k2"]}}
+LEVELS: dict[str, Any] = {"covariates": ["x", {"column": "kind", "levels": ["k0", "k1", "k2"]}]}
 UNIT: dict[str, Any] = {"unit": "u"}
 # Each record of a unit of its own, by whose name the bootstrap draws; a record without one it draws by chance.
 ALONE: dict[str, Any] = {"unit": "u", "records_per_unit": "one"}

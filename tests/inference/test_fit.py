@@ -17,6 +17,7 @@ import foldaway as fa
 from foldaway.effects import Effect
 from foldaway.inference.fit import directions
 from kept_rows import cr1_of_means, design, weights_of
+from plans import listing
 from sizes import mostly_slow
 from trials import folded, from_moments, known
 
@@ -39,7 +40,7 @@ def make_rows(seed: int, n: int = 240, arms: int = 2) -> pd.DataFrame:
 
 def make_plan(rows: pd.DataFrame, covariates: list[str], **settings: Any) -> fa.Plan:
     arms = sorted(set(rows["g"]) | {"arm0", "arm1"})
-    levels = {name: ["l0", "l1", "l2", "l3"] for name in covariates if name == "kind"}
+    levels = {"kind": ["l0", "l1", "l2", "l3"]}
     shares = {arm: 1 / len(arms) for arm in arms}
     return fa.Plan(
         name="rank",
@@ -47,8 +48,7 @@ def make_plan(rows: pd.DataFrame, covariates: list[str], **settings: Any) -> fa.
         arms=shares,
         moments=fa.Moments(),
         outcomes=["y"],
-        covariates=covariates,
-        levels=levels,
+        covariates=listing(covariates, levels),
         **settings,
     )
 

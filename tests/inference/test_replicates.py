@@ -208,8 +208,7 @@ def rare_level(rare: int, n: int = 1200) -> tuple[fa.Plan, pd.DataFrame]:
         arm="group",
         arms={"a": 0.5, "b": 0.5},
         outcomes=["y"],
-        covariates=["kind"],
-        levels={"kind": ["usual", "rare"]},
+        covariates=[{"column": "kind", "levels": ["usual", "rare"]}],
         unit="unit",
         moments=fa.Moments(estimators=["difference", "regression"], bootstrap=500),
     )

@@ -43,7 +43,7 @@ def test_text_that_is_neither_format_is_called_that(text: str) -> None:
     assert fault.startswith("the plan is neither TOML nor JSON: ")
 
 
-@pytest.mark.parametrize("text", ["", "{}", "# nothing", "\n\n", '{"unit": "u"}', "[levels]"])
+@pytest.mark.parametrize("text", ["", "{}", "# nothing", "\n\n", '{"unit": "u"}', "[privacy]"])
 def test_missing_settings_are_all_told(text: str) -> None:
     assert faults(text) == [f"`{setting}` is missing." for setting in ("name", "arm", "arms", "outcomes")]
 
@@ -60,6 +60,8 @@ def test_unknown_and_missing_settings_are_told_together() -> None:
 MISPLACED = {
     "cohort = 50": "`cohort` belongs in [privacy].",
     'leverage = "CR2"': "`leverage` belongs in [federated].",
+    "[levels]": "`levels` belongs to the column that it is of, in `covariates`, `segments` or `strata`: "
+    '{column = "…", levels = …}.',
     'better = "lower"': "`better` belongs in [[outcomes]].",
     "replicates = 3": "`replicates` belongs in [moments.bootstrap].",
     "[privacy]\nchort = 50": "'chort' is not a setting of [privacy]; did you mean 'cohort'?",
@@ -83,7 +85,7 @@ def test_a_key_that_comes_twice_is_refused_in_json_as_in_toml(level: str) -> Non
     twice = {
         "name": text.replace('"name": "full"', '"name": "full", "name": "other"'),
         "arms": text.replace('"gold": 0.3', '"gold": 0.3, "gold": 0.3'),
-        "levels": text.replace('"plan": ["free", "paid"]', '"plan": ["free", "paid"], "plan": ["a", "b"]'),
+        "levels": text.replace('"levels": ["free", "paid"]', '"levels": ["free", "paid"], "levels": ["a", "b"]'),
     }[level]
     assert twice != text
     assert faults(twice) == ["a key is given twice in the plan: keep one."]

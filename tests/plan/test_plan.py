@@ -112,7 +112,7 @@ def test_a_plan_keeps_no_hold_on_what_it_was_made_from() -> None:
     before = plan.canonical()
     settings["arms"]["control"] = 0.1
     settings["outcomes"].append("other")
-    settings["levels"]["country"].append("us")
+    settings["covariates"][0]["levels"].append("pro")
     assert plan.canonical() == before
 
 
@@ -123,8 +123,11 @@ OTHER: dict[str, Any] = {
     "arm": "other",
     "arms": {"control": 0.2, "gold": 0.4, "silver": 0.4},
     "outcomes": ["converted", "revenue"],
-    "covariates": ["age", "country", "plan"],
-    "levels": {"country": ["de", "us", "fr"], "plan": ["free", "paid"]},
+    "covariates": [
+        "age",
+        {"column": "country", "levels": ["de", "us", "fr"]},
+        {"column": "plan", "levels": ["free", "paid"]},
+    ],
     "unit": "ward",
     "weight": "v",
     "confidence": 0.900000001,
@@ -163,7 +166,7 @@ OTHER_IN_PARTS: dict[str, Any] = {
         "futility": "pocock",
         "power": 0.9,
     },
-    "strata": {"column": "place", "probabilities": {"x": {"a": 0.5, "b": 0.5}}},
+    "strata": {"column": "place", "probabilities": {"x": {"a": 0.5, "b": 0.5}}, "levels": ["x", "y"]},
     "coefficients": {"center": {"x": 0.6}, "slopes": {"y": {"x": 2.6}, "z": {"x": 0.5}}},
 }
 BASES = {"moments": FULL, "coefficients": CALIBRATED, "release": RELEASED, "strata": CUT, "looks": LOOKED}
@@ -194,8 +197,11 @@ def test_a_changed_setting_in_a_part_changes_the_fingerprint(part: str, setting:
     settings: dict[str, Any] = dict(base.get(part, {}))
     if setting == "mode":
         del settings["leverage"]
+    plan = fa.Plan(**{**base, part: settings})
+    if setting == "levels":
+        del settings["probabilities"]
     other = fa.Plan(**{**base, part: settings | {setting: OTHER_IN_PARTS[part][setting]}})
-    assert fa.Plan(**{**base, part: settings}).fingerprint != other.fingerprint
+    assert plan.fingerprint != other.fingerprint
     assert fa.Plan.loads(other.to_toml()) == other
     assert fa.Plan.loads(other.to_json()) == other
 
@@ -210,10 +216,12 @@ def test_strata_of_which_only_the_column_is_said_have_the_arms_probabilities() -
     }
     whole = fa.Strata("site", {site: {"a": 0.4, "b": 0.6} for site in ("north", "south")})
     written = fa.Plan(**base, strata=whole)
-    listed: dict[str, Any] = {"levels": {"site": ["north", "south"]}}
-    assert fa.Plan(**base, **listed, strata="site") == written
-    assert fa.Plan(**base, **listed, strata={"column": "site"}).fingerprint == written.fingerprint
-    assert fa.Plan(**{**base, "covariates": ["x", "site"]}, **listed, strata="site") == written
+    site: dict[str, Any] = {"column": "site", "levels": ["north", "south"]}
+    assert fa.Plan(**base, strata=site).fingerprint == written.fingerprint
+    assert fa.Plan(**{**base, "covariates": ["x", site]}, strata="site") == written
+    segmented = fa.Plan(**base, segments=[site], strata="site")
+    assert segmented == fa.Plan(**base, segments=["site"], strata=whole)
+    assert segmented.levels_of("site") == ("north", "south")
     assert fa.Plan.loads(written.to_toml()) == written
 
 
@@ -269,7 +277,7 @@ def test_a_changed_setting_changes_the_fingerprint(setting: str) -> None:
         return
     less = {name: value for name, value in FULL.items() if name != setting}
     if setting == "covariates":
-        del less["levels"], less["moments"]
+        del less["moments"]
     if setting == "unit":
         del less["records_per_unit"]
     assert fa.Plan(**less).fingerprint != plan.fingerprint
@@ -285,11 +293,13 @@ def test_the_order_of_arms_counts_since_the_first_is_the_control() -> None:
         fa.Trial(plan).merge(fa.Trial(turned))
 
 
-def test_the_order_in_which_levels_names_its_covariates_does_not_count() -> None:
-    turned = {**FULL, "levels": dict(reversed(FULL["levels"].items()))}
-    assert list(turned["levels"]) != list(FULL["levels"])
-    assert fa.Plan(**turned) == fa.Plan(**FULL)
-    assert fa.Plan(**turned).fingerprint == fa.Plan(**FULL).fingerprint
+def test_levels_listed_at_one_place_hold_for_their_column_everywhere() -> None:
+    bare, listed = ["country"], [{"column": "country", "levels": ["de", "fr"]}]
+    written = [
+        fa.Plan(**SMALL, covariates=a, segments=b) for a, b in ((bare, listed), (listed, bare), (listed, listed))
+    ]
+    assert len({plan.fingerprint for plan in written}) == 1
+    assert written[0].levels_of("country") == ("de", "fr")
 
 
 @fuzz(max_examples=30)
@@ -308,7 +318,6 @@ def test_settings_at_their_default_do_not_count(plan: fa.Plan, data: st.DataObje
     written = json.loads(plan.to_json())
     defaults: dict[str, Any] = {
         "covariates": [],
-        "levels": {},
         "unit": None,
         "weight": None,
         "confidence": 0.95,
@@ -337,10 +346,9 @@ def test_settings_at_their_default_do_not_count(plan: fa.Plan, data: st.DataObje
 
 
 def test_the_fingerprint_is_the_sha_256_of_the_documented_form() -> None:
-    """Recomputed without foldaway: JSON, UTF-8, no blanks, declared order, defaults left out, levels by name."""
+    """Recomputed without foldaway: JSON, UTF-8, no blanks, declared order, defaults left out."""
     plan = fa.Plan(**{**FULL, "confidence": 0.95, "arm": "größe"})
     form = {name: value for name, value in {**FULL, "arm": "größe"}.items() if name != "confidence"}
-    form["levels"] = {name: FULL["levels"][name] for name in sorted(FULL["levels"])}
     text = json.dumps(form, separators=(",", ":"), ensure_ascii=False)
     assert plan.fingerprint == hashlib.sha256(text.encode()).hexdigest()
 

@@ -72,10 +72,12 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         {"outcomes": [f"y{i}" for i in range(MOST_COLUMNS - 4)]},
         f"the plan has {MOST_COLUMNS + 1} columns, .* the limit is {MOST_COLUMNS}",
     ),
-    "level of nothing": ({"levels": FULL["levels"] | {"w": ["1", "2"]}}, "`levels` names 'w', which is neither in"),
-    "one level": ({"levels": FULL["levels"] | {"age": ["1"]}}, "`levels` of 'age' must have at least two"),
-    "no level": ({"levels": FULL["levels"] | {"age": []}}, "`levels` of 'age' must have at least two"),
-    "level twice": ({"levels": FULL["levels"] | {"age": ["1", "2", "1"]}}, "`levels` of 'age' has a level twice"),
+    "one level": ({"covariates": [{"column": "age", "levels": ["1"]}]}, "the levels of 'age' must be at least two"),
+    "no level": ({"segments": [{"column": "age", "levels": []}]}, "the levels of 'age' must be at least two"),
+    "level twice": (
+        {"covariates": [{"column": "age", "levels": ["1", "2", "1"]}]},
+        "the levels of 'age' contain one of them twice",
+    ),
     "segment of moments": ({"segments": ["place"]}, "`segments` are read from sums by group"),
     "stratum of other arms": (
         {
@@ -86,7 +88,10 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "half a character": ({"weight": "\ud800"}, r"not contain control characters, but '\\ud800' does"),
     "escape code": ({"arms": {"\x1b[31m": 0.5, "b": 0.5}}, r"not contain control characters, but '\\x1b\[31m' does"),
-    "line in level": ({"levels": FULL["levels"] | {"age": ["1", "2\u2028"]}}, "not contain control characters"),
+    "line in level": (
+        {"covariates": [{"column": "age", "levels": ["1", "2\u2028"]}]},
+        "not contain control characters",
+    ),
     "no estimator": ({"estimators": ["ols"]}, "`moments.estimators` has 'ols'; the estimators are .*ipw"),
     "no kind of error": ({"errors": ["HC9"]}, "`moments.errors` has 'HC9'; the kinds are .*CR1"),
     "kind of error twice": ({"errors": ["HC1", "HC1"]}, "`moments.errors` has 'HC1' more than once"),
@@ -101,7 +106,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "estimator twice": ({"estimators": ["ipw", "ipw"]}, "`moments.estimators` has 'ipw' more than once"),
     "needs covariates": (
-        {"covariates": [], "levels": {}, "estimators": ["interacted"]},
+        {"covariates": [], "estimators": ["interacted"]},
         "the estimator 'interacted' needs `covariates`",
     ),
     "low confidence": ({"confidence": 0.49}, "`confidence` must be a number from 0.5 to below 1"),
@@ -230,6 +235,7 @@ def test_each_fault_has_its_sentence() -> None:
 
 NOT_TEXT: list[Any] = [None, 1, 1.5, True, b"y", ["y"], {"y": 1}, datetime.date(2020, 1, 1), object()]
 NOT_NAMES: list[Any] = [None, 1, "y", b"y", {"y"}, {"y": 1}, [1], ["y", None], [["y"]], range(2), object()]
+NOT_LISTS: list[Any] = [each for each in NOT_NAMES if not isinstance(each, list)]
 NOT_NUMBERS: list[Any] = [None, "0.9", True, [0.9], 10**400, 1j, object()]
 NOT_WHOLE: list[Any] = [None, 1.5, 100.0, "100", True, [1], object()]
 
@@ -238,13 +244,13 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "arm": NOT_TEXT,
     "arms": [None, 0.5, "ab", ["a", "b"], [("a", 0.5)], {1: 0.5, 2: 0.5}, {"a": "0.5"}, {"a": None}, {"a": 10**400}],
     "outcomes": NOT_NAMES,
-    "covariates": NOT_NAMES,
-    "levels": [None, 1, "ab", ["a"], {"age": "ab"}, {"age": [1, 2]}, {"age": {"a": "b"}}, {"age": {"a", "b"}}],
+    "covariates": NOT_LISTS,
     "bounds": [None, 1, [0, 1], {"age": 1}, {"age": [1]}, {"age": [0, 1, 2]}, {"age": ["0", "1"]}],
     "beyond": [None, "", "Clip", True],
-    "segments": NOT_NAMES,
+    "segments": NOT_LISTS,
     "received": NOT_TEXT[1:],
     "strata.column": NOT_TEXT,
+    "strata.levels": [1, "ab", [1, 2], {"a": "b"}, {"a", "b"}],
     "strata.probabilities": [None, 1, "x", ["x"], {"x": 1}, {"x": {"a": "1"}}],
     "unit": NOT_TEXT[1:],
     "cluster": NOT_TEXT[1:],
@@ -318,8 +324,16 @@ CUT_FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"segments": ["c"], "federated": "sums"}, "`segments` cannot be combined with `federated` or `release`"),
     ({"strata": {"column": "y", "probabilities": {"x": {"a": 0.5, "b": 0.5}}}}, "'y' is used more than once"),
     ({"strata": {"column": "", "probabilities": {"x": {"a": 0.5, "b": 0.5}}}}, "a column without a name"),
-    ({"strata": {"column": "s", "probabilities": {}}}, "list the strata of 's' in `levels`"),
-    ({"strata": "s", "levels": {"s": []}}, "list the strata of 's' in `levels`"),
+    ({"strata": {"column": "s", "probabilities": {}}}, "list the strata of 's' in `strata.levels`"),
+    ({"strata": {"column": "s", "levels": []}}, "the levels of 's' must be at least two"),
+    (
+        {"strata": {"column": "s", "levels": ["x", "y"]}, "segments": [{"column": "s", "levels": ["x", "z"]}]},
+        "the levels of 's' are listed in two ways: list them once",
+    ),
+    (
+        {"strata": {"column": "s", "levels": ["x"], "probabilities": {"x": {"a": 0.5, "b": 0.5}}}},
+        "has both `levels` and `probabilities`",
+    ),
     ({"strata": {"column": "s", "probabilities": {"x": {"a": 0.5, "b": 0.4}}}}, "'x' add up to 0.9 instead of 1"),
     ({"strata": {"column": "s", "probabilities": {"x": {"a": 1.5, "b": -0.5}}}}, "must lie between 0 and 1"),
 ]

@@ -30,8 +30,7 @@ PLAN = fa.Plan(
     arm="group",
     arms={"a": 0.5, "b": 0.3, "c": 0.2},
     outcomes=["y", "bought"],
-    covariates=["x", "kind"],
-    levels={"kind": ["p", "q", "r"]},
+    covariates=["x", {"column": "kind", "levels": ["p", "q", "r"]}],
     unit="id",
     weight="w",
 )

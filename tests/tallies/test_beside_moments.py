@@ -21,7 +21,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "plain": {},
     "weights": {"weight": "k"},
     "covariates": {"covariates": ["x"]},
-    "units": {"unit": "who", "covariates": ["x", "kind"], "levels": {"kind": ["p", "q", "r"]}},
+    "units": {"unit": "who", "covariates": ["x", {"column": "kind", "levels": ["p", "q", "r"]}]},
     "strata": {"strata": STRATA},
     "strata with covariates": {"strata": STRATA, "covariates": ["x"]},
     "strata with weights and units": {"strata": STRATA, "covariates": ["x"], "weight": "k", "unit": "who"},

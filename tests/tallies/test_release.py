@@ -18,8 +18,7 @@ from plans import SMALL
 
 ARMS = {"a": 0.5, "b": 0.3, "c": 0.2}
 COVARIATES: dict[str, Any] = {
-    "covariates": ["x", "kind"],
-    "levels": {"kind": ["p", "q", "r"]},
+    "covariates": ["x", {"column": "kind", "levels": ["p", "q", "r"]}],
     "coefficients": {
         "center": {"x": 3.0, "kind[q]": 0.3, "kind[r]": 0.2},
         "slopes": {

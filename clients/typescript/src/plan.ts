@@ -59,8 +59,11 @@ export async function readPlan(bytes: Uint8Array): Promise<Plan> {
   const mode = federated.get("mode")
   if (typeof mode !== "string") throw new PlanError("this plan is not for devices: it has no [federated] table.")
   const arms = table(plan, "arms")
-  const covariates = list<string>(plan, "covariates")
-  const levels = table(plan, "levels") as ReadonlyMap<string, readonly string[]>
+  const written = list(plan, "covariates").map(columnOf)
+  const covariates = written.map((each) => each.get("column") as string)
+  const levels = new Map(
+    written.flatMap((each) => (each.has("levels") ? [[each.get("column") as string, each.get("levels") as readonly string[]]] : [])),
+  )
   const values = new Map(list(plan, "outcomes").flatMap(valuesOf).map((value) => [value.name, value]))
   return {
     text,
@@ -101,6 +104,11 @@ function groupsOf(plan: Table): number {
 /** The columns that a covariate makes: itself, or one for each of its levels but the first. */
 export function columnsOf(name: string, levels: readonly string[] | undefined): string[] {
   return levels === undefined ? [name] : levels.slice(1).map((level) => `${name}[${level}]`)
+}
+
+/** A column of which a plan says more than its name, or that alone. */
+function columnOf(written: unknown): Table {
+  return written instanceof Map ? written : new Map([["column", written]])
 }
 
 /** Each arm's probability: a number, or the `share` of a table. */

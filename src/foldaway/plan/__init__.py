@@ -4,6 +4,7 @@
 outcome. ``part`` brings what a person wrote to its types, ``rules`` says what is wrong with the whole.
 """
 
+from foldaway.plan.columns import Covariate, Segment
 from foldaway.plan.looks import Information, Looks
 from foldaway.plan.outcomes import Mean, Outcome, Quantile, Ratio, Share, Survival, Total
 from foldaway.plan.parts import Bootstrap, Coefficients, Federated, Moments, Privacy, Release, Strata
@@ -12,6 +13,7 @@ from foldaway.plan.plan import Plan
 __all__ = [
     "Bootstrap",
     "Coefficients",
+    "Covariate",
     "Federated",
     "Information",
     "Looks",
@@ -23,6 +25,7 @@ __all__ = [
     "Quantile",
     "Ratio",
     "Release",
+    "Segment",
     "Share",
     "Strata",
     "Survival",

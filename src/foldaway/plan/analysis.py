@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 from msgspec import Meta
 
 from foldaway.plan.allocation import Allocation, WrittenArms
+from foldaway.plan.columns import Column, Columns, Covariate, Segment
 from foldaway.plan.groups import groups_for
 from foldaway.plan.looks import Looks
 from foldaway.plan.outcomes import Binning, Domain, Outcome, Value
@@ -35,15 +36,12 @@ from foldaway.plan.vocabulary import (
     RecordsPerUnit,
 )
 
-Column = Annotated[str, Meta(description="the name of a column")]
-Columns = Annotated[Sequence[str], Meta(description="a list of column names")]
+_COLUMNS = "a list of columns, each its name or a table with its `column` and what else is said of it"
+Covariates = Annotated[Sequence[Covariate | str | Mapping[str, Any]], Meta(description=_COLUMNS)]
+Segments = Annotated[Sequence[Segment | str | Mapping[str, Any]], Meta(description=_COLUMNS)]
 Outcomes = Annotated[
     Sequence[Outcome | str | Mapping[str, Any]],
     Meta(description="a list of outcomes, each the name of a column or a table with its `kind`"),
-]
-Levels = Annotated[
-    Mapping[str, Sequence[str]],
-    Meta(description="a table that lists the levels of each categorical covariate or segment"),
 ]
 Bounds = Annotated[
     Mapping[str, tuple[float, float]],
@@ -70,9 +68,7 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
         outcomes: What to compare between arms: means (a column name is short for one), shares, ratios, quantiles,
             totals and survival.
         covariates: Columns measured before treatment, for precision.
-        levels: The levels of each categorical covariate, of which the first is the reference, and of segments.
-        segments: Columns within whose levels effects are told as well, with a test of whether they differ. Levels that
-            the plan does not list are those that enough records have in common; all others make up one more.
+        segments: Columns within whose levels effects are told as well, with a test of whether they differ.
         bounds: The lowest and the highest value of outcomes and numeric covariates.
         beyond: What happens to values beyond their bounds: ``"clip"`` them, counted by arm, or ``"refuse"`` them as
             faulty.
@@ -116,9 +112,8 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     arm: Column
     arms: WrittenArms
     outcomes: Outcomes
-    covariates: Columns = ()
-    levels: Levels = Fixed()
-    segments: Columns = ()
+    covariates: Covariates = Columns()
+    segments: Segments = Columns()
     bounds: Bounds = Fixed()
     beyond: Literal["clip", "refuse"] = "clip"
     unit: Column | None = None
@@ -146,6 +141,8 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
     if TYPE_CHECKING:  # a part is written in several ways and read in one
         arms = cast("Allocation", None)
         outcomes = cast("tuple[Outcome, ...]", ())
+        covariates = cast("Columns", None)
+        segments = cast("Columns", None)
         coefficients = cast("Coefficients | None", None)
         looks = cast("Looks | None", None)
         moments = cast("Moments | None", None)
@@ -153,6 +150,11 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
         privacy = cast("Privacy", None)
         federated = cast("Federated | None", None)
         release = cast("Release | None", None)
+
+    @cached_property
+    def levels(self) -> Mapping[str, Sequence[str]]:
+        """By column, the levels of covariates and segments that the plan lists."""
+        return Fixed({**self.segments.levels, **self.covariates.levels})
 
     @property
     def mode(self) -> ModeName | None:

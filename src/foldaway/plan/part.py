@@ -48,10 +48,12 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     Attributes:
         TABLE: The table in which the settings are written.
         SHORT: The setting that may be written in the place of the table.
+        LISTED: Whether a plan has a list of them.
     """
 
     TABLE: ClassVar[str] = ""
     SHORT: ClassVar[str] = ""
+    LISTED: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         faults, typed = [], True
@@ -89,7 +91,7 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     @classmethod
     def table(cls) -> str:
         """Its table as a file has it."""
-        return f"[{cls.TABLE}]"
+        return f"[[{cls.TABLE}]]" if cls.LISTED else f"[{cls.TABLE}]"
 
     def apart(self) -> tuple[Part, ...]:
         """The parts that it stands for in a list of parts; itself, unless it is short for several."""
@@ -137,10 +139,7 @@ def misnamed(part: type[Part], written: Mapping[str, Any]) -> Iterator[str]:
     for name in written:
         if name in settings:
             continue
-        parts = sorted(_parts(Part), key=lambda part: part.TABLE)  # the plan itself first
-        home = next((other for other in parts if name in settings_of(other)), None)
-        if home is not None:
-            where = f"in {home.table()}" if home.TABLE else "at the top of the plan, before the first table"
+        if where := home_of(name):
             yield f"`{name}` belongs {where}."
         else:
             of = part.table() if part.TABLE else "a plan"
@@ -148,6 +147,19 @@ def misnamed(part: type[Part], written: Mapping[str, Any]) -> Iterator[str]:
     for name, setting in settings.items():
         if setting.default is msgspec.NODEFAULT and name not in written:
             yield f"`{setting.name}` is missing."
+
+
+def home_of(name: str) -> str:
+    """Where a setting belongs, for the rest of a sentence; empty if there is no such setting."""
+    homes = sorted((part for part in _parts(Part) if name in settings_of(part)), key=lambda part: part.TABLE)
+    if not homes:
+        return ""
+    if not homes[0].TABLE:  # the plan itself
+        return "at the top of the plan, before the first table"
+    if len(tables := dict.fromkeys(home.TABLE for home in homes)) == 1:
+        return f"in {homes[0].table()}"
+    places = _listed([f"`{table}`" for table in tables], "or")
+    return f'to the column that it is of, in {places}: {{column = "…", {name} = …}}'
 
 
 def _parts(of: type[Part]) -> Iterator[type[Part]]:
@@ -214,6 +226,8 @@ def _plain(value: Any) -> Any:
     """The value in Python's own types."""
     if hasattr(value, "tolist"):  # NumPy's numbers, texts and arrays
         return value.tolist()
+    if isinstance(value, tuple) and hasattr(value, "written"):  # names, of which more is said than that
+        return value.written()
     if isinstance(value, Mapping):
         items = value.written() if isinstance(value, Fixed) else value
         return {_plain(key): _plain(item) for key, item in items.items()}

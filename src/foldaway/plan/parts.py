@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from msgspec import Meta
 
+from foldaway.plan.columns import Column, Levels, level_faults
 from foldaway.plan.part import Count, Fixed, Part, Seconds
 from foldaway.plan.vocabulary import LEVERAGE, MODES, Leverage, ModeName
 
@@ -51,12 +52,13 @@ class Strata(Part, frozen=True):
     Where strata differ in their arm probabilities, arms hold them in different proportions, and the plain difference of
     the arms' means compares unlike units. With strata named, effects compare within them.
 
-    In short: the column alone. The plan's `levels` then list the strata, and each has the probabilities in `arms`.
+    In short: the column alone, of a covariate or segment with levels.
 
     Attributes:
         column: The column that names a record's stratum.
-        probabilities: By stratum, those of the arms. If left out, the strata are those that `levels` lists for the
-            column, and in each the arms have the probabilities in `arms`.
+        probabilities: By stratum, those of the arms.
+        levels: The strata, where the arms have the probabilities in `arms` in each, in place of `probabilities`. May be
+            left out if the column is a covariate or segment with levels.
 
     Example:
         >>> strata = Strata("week", {"1": {"control": 0.9, "new": 0.1}, "2": {"control": 0.5, "new": 0.5}})
@@ -67,8 +69,15 @@ class Strata(Part, frozen=True):
     TABLE: ClassVar[str] = "strata"
     SHORT: ClassVar[str] = "column"
 
-    column: Annotated[str, Meta(description="the name of a column")]
+    column: Column
     probabilities: Shares = Fixed()
+    levels: Levels | None = None
+
+    @property
+    def listed(self) -> Mapping[str, Sequence[str]]:
+        """By its column, the strata; nothing if another part of the plan lists them."""
+        strata = self.levels or tuple(self.probabilities)
+        return {self.column: strata} if strata else {}
 
     @property
     def alike(self) -> bool:
@@ -76,9 +85,12 @@ class Strata(Part, frozen=True):
         return len({frozenset(shares.items()) for shares in self.probabilities.values()}) < 2
 
     def faults(self) -> Iterator[str]:
-        """What is wrong with the probabilities."""
+        """What is wrong with the levels and the probabilities."""
         if not self.column:
             yield "`strata.column` has a column without a name."
+        if self.levels is not None and self.probabilities:
+            yield "`strata` has both `levels` and `probabilities`, which name the strata already: leave out `levels`."
+        yield from level_faults(self.column, self.levels)
         if len(self.probabilities) > MOST_STRATA:
             yield f"`strata.probabilities` must have no more than {MOST_STRATA:,} strata."
         for stratum, shares in self.probabilities.items():

@@ -17,6 +17,7 @@ from foldaway.lending import lent
 from foldaway.plan.allocation import Allocation
 from foldaway.plan.analysis import Analysis, Written
 from foldaway.plan.arms import public_arm
+from foldaway.plan.columns import Columns
 from foldaway.plan.part import Fixed
 from foldaway.plan.parts import Strata
 from foldaway.plan.rules import faults_of
@@ -37,26 +38,29 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for table in ("levels", "bounds"):  # in whatever order the table names them
-            if getattr(self, table):
-                msgspec.structs.force_setattr(self, table, Fixed(sorted(getattr(self, table).items())))
+        if self.bounds:  # in whatever order the table names them
+            msgspec.structs.force_setattr(self, "bounds", Fixed(sorted(self.bounds.items())))
 
     def complete(self) -> None:
-        """Write out what stands for each arm, and strata of which only the column is said.
+        """Write out what stands for each arm, and strata whose levels alone are listed; write down levels once.
 
-        These are those in `levels`, each with the arms' probabilities.
-
-        The strata's column is no covariate besides: arms are compared within strata already.
+        Such strata have the arms' probabilities in each. The strata's column is no covariate besides: arms are compared
+        within strata already.
         """
         self.put("arms", Allocation(self.arms))
-        if self.strata is None:
-            return
-        column, levels = self.strata.column, dict(self.levels)
-        if not self.strata.probabilities and column in levels:
-            shares = {stratum: dict(self.arms) for stratum in levels.pop(column)}
-            self.put("levels", Fixed(levels))
-            self.put("strata", Strata(column, shares))
-        self.put("covariates", tuple(name for name in self.covariates if name != column))
+        covariates, segments, strata = Columns(self.covariates), Columns(self.segments), self.strata
+        of_strata = {} if strata is None else strata.listed
+        said = [*of_strata.items(), *covariates.levels.items(), *segments.levels.items()]
+        levels = dict(said)
+        if unlike := next((column for column, listed in said if listed != levels[column]), None):
+            raise PlanError(f"the levels of {unlike!r} are listed in two ways: list them once.")
+        if strata is not None:
+            covariates = covariates.without(strata.column)
+            if found := levels.pop(strata.column, ()):
+                shares = strata.probabilities or {stratum: dict(self.arms) for stratum in found}
+                self.put("strata", Strata(strata.column, shares))
+        self.put("covariates", covariates.listing(levels))
+        self.put("segments", segments.listing({name: own for name, own in levels.items() if name not in covariates}))
 
     def faults(self) -> Iterator[str]:
         """What is wrong with the plan's settings taken together."""
@@ -82,15 +86,18 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
     def canonical(self) -> bytes:
         """The plan as JSON in UTF-8 without blanks: settings in declared order, those at their default left out.
 
-        Arms keep their order, since the first is the control; `levels` and `bounds` go by the columns' names. A mean of
-        which only the column is said is that column's name.
+        Arms keep their order, since the first is the control; `bounds` go by the columns' names. A mean, covariate or
+        segment of which only the column is said is that column's name. Levels stand at the covariate, if the column is
+        one, or else at the segment.
         """
         return msgspec.json.encode(self.settings())
 
     def settings(self) -> dict[str, Any]:
         """The settings as they are written into a file, those at their default left out."""
         settings: dict[str, Any] = msgspec.to_builtins(self)
-        return settings | {"arms": self.arms.written(), "outcomes": [outcome.written() for outcome in self.outcomes]}
+        written = {name: getattr(self, name).written() for name in ("arms", "covariates", "segments")}
+        written["outcomes"] = [outcome.written() for outcome in self.outcomes]
+        return settings | {name: each for name, each in written.items() if name in settings}
 
     def assign(self, unit: str | int | bytes, stratum: str | None = None) -> str:
         """The public arm of a unit, for a client that must compute it alone: anybody with plan and identifier can, too.
@@ -161,13 +168,14 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
         return made
 
     def to_toml(self) -> str:
-        """The plan as TOML: outcomes in a list of column names, or each in a table if one needs it."""
+        """The plan as TOML: columns in a list of names, or each in a table if one needs it."""
         import tomli_w
 
         settings = self.settings()
-        outcomes = settings["outcomes"]
-        if not all(isinstance(each, str) for each in outcomes):
-            settings["outcomes"] = [{"column": each} if isinstance(each, str) else each for each in outcomes]
+        for name in ("outcomes", "covariates", "segments"):
+            columns = settings.get(name, [])
+            if not all(isinstance(each, str) for each in columns):
+                settings[name] = [{"column": each} if isinstance(each, str) else each for each in columns]
         return tomli_w.dumps(settings)
 
     def to_json(self) -> str:

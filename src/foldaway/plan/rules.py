@@ -34,7 +34,6 @@ def faults_of(plan: Analysis) -> Iterator[str]:
         yield "`name` must be 1 to 100 letters, digits, dots, dashes or underscores, and start with a letter or digit."
     yield from _arm_faults(plan)
     yield from _column_faults(plan)
-    yield from _level_faults(plan)
     yield from _name_faults(plan)
     yield from _estimator_faults(plan)
     yield from _error_faults(plan)
@@ -57,8 +56,8 @@ def faults_of(plan: Analysis) -> Iterator[str]:
     if plan.strata is not None:
         if plan.strata.column and not plan.strata.probabilities:
             yield (
-                f"list the strata of {plan.strata.column!r} in `levels`, if the arms have the probabilities in `arms` "
-                "in each; or give each stratum its own in `strata.probabilities`."
+                f"list the strata of {plan.strata.column!r} in `strata.levels`, if the arms have the probabilities in "
+                "`arms` in each; or give each stratum its own in `strata.probabilities`."
             )
         yield from plan.strata.misfits(plan.arms)
     if plan.release is not None:
@@ -248,11 +247,9 @@ def _segment_faults(plan: Analysis) -> Iterator[str]:
             role = role or "outcomes"
             yield f"the column {column!r} is used more than once ({role}, segments); each column has one role."
         elif column in plan.covariates and column not in plan.levels:
-            yield f"the segment {column!r} is a covariate without levels: list its levels in `levels`."
+            yield f"the segment {column!r} is a covariate without levels: give it `levels`."
     if strata is not None and not plan.grouped and any(each.KIND == "total" for each in plan.outcomes):
         yield "totals within `strata` need `unit`, whose groups give them an error."
-    if strata in plan.levels:
-        yield f"`levels` names {strata!r}, whose levels are those in `strata`."
 
 
 def _look_faults(plan: Analysis) -> Iterator[str]:
@@ -280,16 +277,6 @@ def _look_faults(plan: Analysis) -> Iterator[str]:
     yield from plan.looks.misfits(1 - plan.confidence)
 
 
-def _level_faults(plan: Analysis) -> Iterator[str]:
-    for covariate, levels in plan.levels.items():
-        if covariate not in plan.covariates and covariate not in plan.segments:
-            yield f"`levels` names {covariate!r}, which is neither in `covariates` nor in `segments`."
-        if len(levels) < 2:
-            yield f"`levels` of {covariate!r} must have at least two levels."
-        if len(set(levels)) < len(levels):
-            yield f"`levels` of {covariate!r} has a level twice."
-
-
 def _name_faults(plan: Analysis) -> Iterator[str]:
     """Names are printed and saved, so they have no line breaks, escape codes or halves of characters."""
     strata = [] if plan.strata is None else [plan.strata.column, *plan.strata.probabilities]
@@ -297,7 +284,7 @@ def _name_faults(plan: Analysis) -> Iterator[str]:
     levels = [level for levels in plan.levels.values() for level in levels]
     told = [text for each in plan.outcomes for text in (each.name, each.label, each.measure)]
     arms = [*plan.arms, *(value for values in plan.arms.said.values() for value in values)]
-    names = dict.fromkeys([*columns, *arms, *plan.measured, *told, *plan.covariates, *plan.levels, *levels])
+    names = dict.fromkeys([*columns, *arms, *plan.measured, *told, *plan.covariates, *levels])
     bad = [name for name in names if any(unicodedata.category(c) in _NOT_IN_NAMES for c in name)]
     if bad:
         yield f"names must not contain control characters, but {_listed(bad)} does."

@@ -31,8 +31,7 @@ PLAN = Plan(
     arm="variant",
     arms={"control": 0.5, "treatment": 0.5},
     outcomes=[Mean("revenue", better="higher"), Mean("converted", better="higher")],
-    covariates=["revenue_before", "country"],
-    levels={"country": ["de", "fr", "us"]},
+    covariates=["revenue_before", {"column": "country", "levels": ["de", "fr", "us"]}],
     unit="user_id",
 )
 

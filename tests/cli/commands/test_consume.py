@@ -50,7 +50,7 @@ def saved(folder: Path, **settings: Any) -> tuple[fa.Plan, Path]:
 def test_a_stream_from_the_first_message_to_the_effects(redis_server: Redis, tmp_path: Path) -> None:
     """Redis for all three: `tests/sources/brokers/test_consumer_killed.py` runs the command with each."""
     broker = redis_server
-    plan, file = saved(tmp_path, moments={"bootstrap": 20}, covariates=[], levels={})
+    plan, file = saved(tmp_path, moments={"bootstrap": 20}, covariates=[])
     records = people(300)
     broker.create(plan.name)
     broker.send(plan.name, messages(records.slice(0, 200), sizes_of(200, 3)))

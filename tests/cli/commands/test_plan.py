@@ -60,7 +60,7 @@ def test_from_a_csv_file_to_a_report_in_three_commands(folder: Path) -> None:
     assert "unit of its own" not in made.stderr
     plan = fa.Plan.load(folder / "plan.toml")
     settings = {name: getattr(PLAN, name) for name in PLAN.__struct_fields__}
-    ours = {"name": "my-trial", "outcomes": ["revenue", "converted"], "records_per_unit": "one"}
+    ours = {"name": "my-trial", "outcomes": ["revenue", "converted"], "records_per_unit": "one", "expected_units": 2000}
     assert plan == fa.Plan(**{**settings, **ours})
     command = shlex.split(following.removeprefix("Next: foldaway "))
     foldaway(*command, folder=folder)
@@ -300,8 +300,8 @@ def checked(folder: Path, *more: str, **settings: Any) -> str:
 def test_plan_check_fits_80_columns_whatever_names_are_like(tmp_path: Path) -> None:
     name, long = "a-" * 45 + "plan", "a_column_with_a_name_of_many_letters_" * 2
     outcomes = [fa.Mean(long), fa.Share("latency_of_the_first_request_ms", above=1000, better="lower", margin=0.01)]
-    levels = {"country": [f"country {place}" for place in range(60)]}
-    parts: dict[str, Any] = {"covariates": ["country", long + "x"], "levels": levels, "unit": long + "u"}
+    country = {"column": "country", "levels": [f"country {place}" for place in range(60)]}
+    parts: dict[str, Any] = {"covariates": [country, long + "x"], "unit": long + "u"}
     arms = {"control of the checkout page": 0.5, "the page with a button that is larger": 0.5}
     fa.Plan(name=name, arm=long + "a", arms=arms, outcomes=outcomes, segments=["country"], **parts).save(
         tmp_path / "p.toml"
@@ -314,10 +314,10 @@ def test_plan_check_fits_80_columns_whatever_names_are_like(tmp_path: Path) -> N
 def test_plan_check_says_what_is_asked_of_outcomes_and_who_is_told_apart(tmp_path: Path) -> None:
     outcome = fa.Mean("latency", better="lower", margin=5, missing="allowed")
     slow = fa.Quantile("ms", (0.5,), bounds=(1, 60_000))
-    levels = {"country": [f"country {i}" for i in range(30)]}
+    country = {"column": "country", "levels": [f"country {i}" for i in range(30)]}
     strata = {"column": "week", "probabilities": {"1": {"control": 0.9, "treatment": 0.1}}}
-    outcomes, segments = [outcome, slow], ["country", "tier"]
-    said = checked(tmp_path, unit="user", outcomes=outcomes, segments=segments, levels=levels, strata=strata)
+    outcomes, segments = [outcome, slow], [country, "tier"]
+    said = checked(tmp_path, unit="user", outcomes=outcomes, segments=segments, strata=strata)
     assert "asks whether an arm is not worse than the control by more than 5; lower is better; may be missing" in said
     assert "bins from 1 to 60,000" in said
     assert "country segment levels country 0, country 1," in said
@@ -327,7 +327,7 @@ def test_plan_check_says_what_is_asked_of_outcomes_and_who_is_told_apart(tmp_pat
 
 
 def test_plan_check_says_by_how_much_a_state_grows_with_a_level_that_the_plan_does_not_list(tmp_path: Path) -> None:
-    said = checked(tmp_path, unit="user", segments=["tier", "country"], levels={"country": ["de", "fr"]})
+    said = checked(tmp_path, unit="user", segments=["tier", {"column": "country", "levels": ["de", "fr"]}])
     grows = re.search(
         r"It grows by (\d+) numbers, about [\d.]+ kB, with each level of tier that enough units have", said
     )
@@ -340,7 +340,7 @@ def test_plan_check_says_by_how_much_a_state_grows_with_a_level_that_the_plan_do
         trial.fold({**columns, "variant": np.where(i % 2, "control", "treatment"), "revenue": i % 7 / 7})
         sizes.append(len(trial.dumps()))
     assert (sizes[1] - sizes[0]) / 5 == pytest.approx(8 * int(grows[1]), rel=0.05)
-    assert "It grows" not in checked(tmp_path, unit="user", segments=["tier"], levels={"tier": ["a", "b"]})
+    assert "It grows" not in checked(tmp_path, unit="user", segments=[{"column": "tier", "levels": ["a", "b"]}])
 
 
 def test_plan_check_knows_that_nobody_leaves_a_site_alone_in_a_group(tmp_path: Path) -> None:

@@ -26,8 +26,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pq.write_table(rows, folder / "earlier.parquet")
     pq.write_table(rows.drop_columns(["variant"]), folder / "before.parquet")
     # What only a trial has is not looked for in earlier records.
-    levels = {**PLAN.levels, "platform": ["web", "app"]}
-    plan = replaced(PLAN, name="power", records_per_unit="one", segments=["platform"], levels=levels)
+    segments = [{"column": "platform", "levels": ["web", "app"]}]
+    plan = replaced(PLAN, name="power", records_per_unit="one", segments=segments)
     plan.save(folder / "plan.toml")
     trial = fa.Trial(plan)
     trial.fold(rows.append_column("platform", pa.array(["web", "app"] * 3_000)))

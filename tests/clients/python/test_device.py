@@ -29,13 +29,12 @@ SETTINGS: dict[str, Any] = {
     "arm": "group",
     "arms": {"a": 0.3, "b": 0.7},
     "outcomes": ["y"],
-    "covariates": ["x", "kind"],
-    "levels": {"kind": ["old", "new"]},
+    "covariates": ["x", {"column": "kind", "levels": ["old", "new"]}],
     "federated": "one-message",
     "privacy": {"retention": 1000.0},
 }
 PLAN = fa.Plan(**SETTINGS)
-PLAIN = {**SETTINGS, "covariates": [], "levels": {}}
+PLAIN = {**SETTINGS, "covariates": []}
 RECORD = {"y": 12.5, "x": 3.0, "kind": "new"}
 NOBODY = "http://127.0.0.1:1/v1/trials/device-trial"
 

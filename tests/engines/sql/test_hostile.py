@@ -51,7 +51,7 @@ def test_names_with_quotes_are_names(connect: Connect) -> None:
     arms = {"it's": 0.5, 'a "b" \\ %s': 0.5}
     plan = fa.Plan(
         name="d", arm='the "arm"', arms=arms, outcomes=["it's; -- y", "select"], unit="fa_t0", hash="sha256",
-        segments=["%c"], levels={"%c": ["k'", "l\\"]},
+        segments=[{"column": "%c", "levels": ["k'", "l\\"]}],
     )  # fmt: skip
     rows = pd.DataFrame(
         {

@@ -15,7 +15,7 @@ from sizes import mostly_slow
 
 KEY = bytes(range(16))
 HALVES = {"a": 0.5, "b": 0.5}
-OF_C = {"c": ["de", "fr"]}
+WITH_C = ["x", {"column": "c", "levels": ["de", "fr"]}]
 
 
 def plan_of(**settings: Any) -> fa.Plan:
@@ -82,17 +82,15 @@ def test_days_add_up_with_each_other_and_with_rows(connection: Any) -> None:
 
 
 CALIBRATED: dict[str, dict[str, Any]] = {
-    "numbers and levels": {"outcomes": ["y", "far"], "covariates": ["x", "c"], "levels": OF_C},
+    "numbers and levels": {"outcomes": ["y", "far"], "covariates": WITH_C},
     "missing and weights": {
         "outcomes": ["y", {"column": "m", "missing": "allowed"}, {"kind": "share", "column": "k", "above": 6}],
-        "covariates": ["x", "c"],
-        "levels": OF_C,
+        "covariates": WITH_C,
         "weight": "w",
     },
     "dropped, and a rare level": {
         "outcomes": ["hole", {"kind": "ratio", "numerator": "y", "denominator": "k"}],
-        "covariates": ["o", "z"],
-        "levels": {"o": ["k", "l", "m"]},
+        "covariates": [{"column": "o", "levels": ["k", "l", "m"]}, "z"],
         "drop_limit": 0.5,
         "bounds": {"y": [1, 90]},
         "privacy": {"cohort": 350, "smallest_cell": 20},
@@ -138,6 +136,6 @@ def test_rows_come_where_no_statement_can_be_written() -> None:
         def __init__(self, connection: Any) -> None:
             self.cursor = connection.cursor
 
-    plan = plan_of(outcomes=["y"], covariates=["x", "c"], levels=OF_C)
+    plan = plan_of(outcomes=["y"], covariates=WITH_C)
     connection = Unknown(in_sqlite(ROWS))
     assert plan.calibrated(connection, "select * from visits").coefficients == plan.calibrated(ROWS).coefficients

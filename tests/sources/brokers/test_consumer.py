@@ -86,7 +86,7 @@ def test_stopped_anywhere_and_started_again_it_is_the_same(some_broker: Server, 
 
 def test_the_first_write_waits_until_there_can_be_coefficients(some_broker: Server, tmp_path: Path) -> None:
     levels = [f"level-{i}" for i in range(40)]
-    plan = plan_of(fresh_name(), covariates=["x", "level"], levels={"level": levels}, coefficients=None)
+    plan = plan_of(fresh_name(), covariates=["x", {"column": "level", "levels": levels}], coefficients=None)
     records = people(600).append_column("level", pa.array(np.resize(levels, 600)))
     some_broker.create(plan.name)
     some_broker.send(plan.name, messages(records, sizes_of(600, 1)))
@@ -246,7 +246,7 @@ def test_two_states_cannot_be_solved_for_a_record_unless_the_cohort_is_one(redis
 
 @pytest.mark.once
 def test_the_close_takes_all_and_leaves_rounded_effects_alone(some_broker: Server, tmp_path: Path) -> None:
-    plan = plan_of(fresh_name(), cohort=100, moments={"bootstrap": 20}, covariates=[], levels={})
+    plan = plan_of(fresh_name(), cohort=100, moments={"bootstrap": 20}, covariates=[])
     records = people(230)
     some_broker.create(plan.name)
     some_broker.send(plan.name, [Sent(as_json(records.slice(0, 200))), Sent(as_json(records.slice(200)))])

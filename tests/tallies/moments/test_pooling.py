@@ -13,6 +13,7 @@ from foldaway.auditing.audit import audit
 from foldaway.tallies import arms_of
 from foldaway.tallies.moments.few_values import Powers, few_values, standing_out
 from foldaway.tallies.moments.outlying import outlying
+from plans import listing
 
 LEVELS = {"country": ["fr", "de", "li", "va"], "device": ["phone", "desk"]}
 
@@ -23,8 +24,7 @@ def plan_of(**settings: Any) -> fa.Plan:
         arm="arm",
         arms={"a": 0.5, "b": 0.5},
         outcomes=["y", "z"],
-        covariates=["age", "country", "device"],
-        levels=LEVELS,
+        covariates=listing(["age", "country", "device"], LEVELS),
         **{"moments": fa.Moments(), **settings},
     )
 
@@ -147,8 +147,7 @@ def numeric(x: list[float], **others: object) -> tuple[fa.Plan, pd.DataFrame]:
         arm="arm",
         arms={"a": 0.5, "b": 0.5},
         outcomes=["y"],
-        covariates=["x", *others],
-        levels={name: sorted(set(rows[name])) for name in others},
+        covariates=["x", *({"column": name, "levels": sorted(set(rows[name]))} for name in others)],
         moments=fa.Moments(),
     )
     return plan, rows

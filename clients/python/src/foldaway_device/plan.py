@@ -69,7 +69,10 @@ def read_plan(data: bytes) -> Plan:
 
 
 def _read(plan: dict[str, Any], text: str, fingerprint: str) -> Plan:
-    federated, covariates, levels = plan["federated"], plan.get("covariates", []), plan.get("levels", {})
+    federated = plan["federated"]
+    covariates = [each if isinstance(each, dict) else {"column": each} for each in plan.get("covariates", [])]
+    levels = {each["column"]: each["levels"] for each in covariates if "levels" in each}
+    names = [each["column"] for each in covariates]
     values = {value.name: value for outcome in plan["outcomes"] for value in values_of(outcome)}
     coefficients = plan.get("coefficients")
     return Plan(
@@ -80,7 +83,7 @@ def _read(plan: dict[str, Any], text: str, fingerprint: str) -> Plan:
         arms=_shares(plan),
         arm_values={arm: _values(arm, written) for arm, written in plan["arms"].items()},
         values=list(values.values()),
-        covariates=covariates,
+        covariates=names,
         levels=levels,
         bounds={column: (lower, upper) for column, (lower, upper) in plan.get("bounds", {}).items()},
         beyond=plan.get("beyond", "clip"),
@@ -92,7 +95,7 @@ def _read(plan: dict[str, Any], text: str, fingerprint: str) -> Plan:
         mode=federated["mode"],
         leverage=federated.get("leverage"),
         device_records=federated.get("device_records", 1_000),
-        regressors=["1", *(column for name in covariates for column in columns_of(name, levels.get(name)))],
+        regressors=["1", *(column for name in names for column in columns_of(name, levels.get(name)))],
     )
 
 

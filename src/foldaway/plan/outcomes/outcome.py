@@ -14,7 +14,7 @@ from foldaway.errors import PlanError, did_you_mean
 from foldaway.plan.outcomes.binning import Binning
 from foldaway.plan.outcomes.domain import Domain
 from foldaway.plan.outcomes.value import Value
-from foldaway.plan.part import Part, settings_of
+from foldaway.plan.part import Part, home_of, settings_of
 from foldaway.plan.vocabulary import ESTIMATORS, Need
 
 Column = Annotated[str, Meta(min_length=1, description="the name of a column")]
@@ -51,6 +51,7 @@ class Outcome(Part, frozen=True, kw_only=True):
     """
 
     TABLE: ClassVar[str] = "outcomes"
+    LISTED: ClassVar[bool] = True
     KIND: ClassVar[str] = ""
     LEVEL: ClassVar[str] = "mean"
     """What an arm's level is of all outcomes of the kind, unless they say otherwise (`level`)."""
@@ -73,11 +74,6 @@ class Outcome(Part, frozen=True, kw_only=True):
         super().__post_init__()
         if not self.name:
             msgspec.structs.force_setattr(self, "name", self.default_name)
-
-    @classmethod
-    def table(cls) -> str:
-        """Its table as a file has it: there may be several."""
-        return f"[[{cls.TABLE}]]"
 
     @property
     def level(self) -> str:
@@ -241,7 +237,6 @@ def _misplaced(kind: type[Outcome], name: str) -> str:
     said = f'{name!r} is not a setting of an outcome of kind "{kind.KIND}"'
     if others:
         return f"{said}, but of kind {' or '.join(others)}."
-    top = next((part for part in Part.__subclasses__() if not part.TABLE and name in settings_of(part)), None)
-    if top is not None:
-        return f"`{name}` belongs at the top of the plan, before the first table."
+    if where := home_of(name):
+        return f"`{name}` belongs {where}."
     return said + did_you_mean(name, settings_of(kind))

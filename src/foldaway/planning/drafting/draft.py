@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -62,9 +62,8 @@ def draft(look: SeenRecords, name: str, control: str | None = None) -> Draft:
         arm=roles.arm,
         arms={arm: _written(arm, spellings(values), 1 / len(arms.values)) for arm, values in arms.values.items()},
         outcomes=[_outcome(look, outcome) for outcome in roles.outcomes],
-        covariates=roles.covariates,
-        levels=levels,
-        segments=roles.segments,
+        covariates=[_listing(column, levels) for column in roles.covariates],
+        segments=[_listing(column, levels) for column in roles.segments],
         unit=None if within else roles.unit,
         cluster=roles.unit if within else None,
         records_per_unit="one" if one_each else "many",
@@ -81,6 +80,11 @@ def _written(arm: str, values: list[str], share: float) -> float | dict[str, obj
 def _rounded(number: int) -> int:
     """About as many, in two digits: a plan says what to expect, and no file's exact number."""
     return round(number, 2 - len(str(number))) if number > 99 else max(number, 1)
+
+
+def _listing(column: str, levels: Mapping[str, list[str]]) -> dict[str, object]:
+    """The column as a plan has it, with its levels if it has some."""
+    return {"column": column, "levels": levels.get(column)}
 
 
 def _levels(look: SeenRecords, column: str) -> list[str]:

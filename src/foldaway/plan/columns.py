@@ -1,0 +1,117 @@
+"""Covariates and segments: columns by name, and what a plan says of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from foldaway.plan.part import Fixed, Part
+
+Column = Annotated[str, Meta(description="the name of a column")]
+Levels = Annotated[Sequence[str], Meta(description="a list of two or more levels")]
+
+
+class Segment(Part, frozen=True):
+    """A column within whose levels effects are told as well. In short: the column alone.
+
+    Attributes:
+        column: The column.
+        levels: Its levels, which hold for a covariate and the strata of this column too. If left out, they are those
+            that enough records have in common, and all others make up one more.
+
+    Example:
+        >>> Segment("country", ["de", "fr"]).levels
+        ('de', 'fr')
+    """
+
+    TABLE: ClassVar[str] = "segments"
+    SHORT: ClassVar[str] = "column"
+    LISTED: ClassVar[bool] = True
+
+    column: Column
+    levels: Levels | None = None
+
+    def faults(self) -> Iterator[str]:
+        """What is wrong with the levels."""
+        yield from level_faults(self.column, self.levels)
+
+
+class Covariate(Part, frozen=True):
+    """A column that was measured before treatment. In short: the column alone.
+
+    Attributes:
+        column: The column.
+        levels: The levels of a categorical covariate, of which the first is the reference. They hold for a segment and
+            the strata of this column too.
+
+    Example:
+        >>> Covariate("country", ["de", "fr"]).levels
+        ('de', 'fr')
+    """
+
+    TABLE: ClassVar[str] = "covariates"
+    SHORT: ClassVar[str] = "column"
+    LISTED: ClassVar[bool] = True
+
+    column: Column
+    levels: Levels | None = None
+
+    def faults(self) -> Iterator[str]:
+        """What is wrong with the levels."""
+        yield from level_faults(self.column, self.levels)
+
+
+def level_faults(column: str, levels: Sequence[str] | None) -> Iterator[str]:
+    """What is wrong with the levels of a column, if they are listed."""
+    if levels is not None and len(levels) < 2:
+        yield f"the levels of {column!r} must be at least two."
+    elif levels is not None and len(set(levels)) < len(levels):
+        yield f"the levels of {column!r} contain one of them twice."
+
+
+class Columns(tuple[str, ...]):
+    """The names of covariates or segments; and, in `parts`, what the plan says of each.
+
+    Example:
+        >>> covariates = Columns([Covariate("age"), Covariate("country", ["de", "fr"])])
+        >>> tuple(covariates), covariates.levels
+        (('age', 'country'), {'country': ('de', 'fr')})
+        >>> covariates.written()
+        ['age', {'column': 'country', 'levels': ['de', 'fr']}]
+    """
+
+    parts: tuple[Covariate | Segment, ...]
+
+    def __new__(cls, parts: Iterable[Any] = ()) -> Columns:
+        """The columns of these parts."""
+        parts = tuple(parts)
+        columns = super().__new__(cls, (each.column for each in parts))
+        columns.parts = parts
+        return columns
+
+    def __repr__(self) -> str:
+        return repr(self.written())
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return (self.parts,)
+
+    @property
+    def levels(self) -> Mapping[str, Sequence[str]]:
+        """By column, its levels, where they are listed."""
+        return Fixed({each.column: each.levels for each in self.parts if each.levels is not None})
+
+    def listing(self, levels: Mapping[str, Sequence[str]]) -> Columns:
+        """These columns, of which those have levels that have them here."""
+        return Columns(msgspec.structs.replace(each, levels=levels.get(each.column)) for each in self.parts)
+
+    def without(self, column: str) -> Columns:
+        """These columns but one."""
+        return Columns(each for each in self.parts if each.column != column)
+
+    def written(self) -> list[str | dict[str, Any]]:
+        """As a plan has them: a name where nothing else is said of the column."""
+        tables: list[dict[str, Any]] = [msgspec.to_builtins(each) for each in self.parts]
+        return [each["column"] if len(each) == 1 else each for each in tables]
