@@ -8,8 +8,6 @@ only if they stand without quotes, since programs that quote text (R, for one) w
 The header line tells what separates cells. Where commas do not, they may mark decimals.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterator
@@ -23,6 +21,7 @@ from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
 
 from foldaway.sources.formats.chunk import Chunk, Unreadable, WantedColumns, as_numbers, blank, present, slices
+from foldaway.sources.formats.decimal_commas import DecimalCommas
 from foldaway.sources.formats.lines import BLOCK, BYTE_ORDER_MARK, LineNumbers, blocks
 from foldaway.sources.formats.streams import Stream
 
@@ -30,11 +29,6 @@ _NOT_UTF8 = "is not UTF-8; save it as UTF-8, for instance with `iconv -f CP1252 
 _QUOTE = b'"'
 _NULLS = ["", "NA", "NaN", "null"]
 _HEAD = 64 * 2**10  # bytes in which the header line should end
-
-# Numbers with commas, as spreadsheets of many countries write them between semicolons or tabs.
-_WITH_A_COMMA = r"^[+-]?\d*,\d+([eE][+-]?\d+)?$"
-_WITH_A_POINT = r"^[+-]?[\d,]*\.[\d,]*([eE][+-]?\d+)?$"
-_PERHAPS_THOUSANDS = r"^[+-]?[1-9]\d{0,2}(,\d{3})+$"
 
 
 def chunks(stream: Stream, wanted: WantedColumns, *, delimiters: bytes = b",", block: int = BLOCK) -> Iterator[Chunk]:
@@ -181,7 +175,8 @@ def _nulled(cells: pa.Array) -> pa.Array:
 def _numbers(cells: pa.Array, column: str, commas: DecimalCommas | None) -> pa.Array:
     """A column's cells as numbers if all of them are, else as text."""
     cells = _nulled(cells)
-    numbers = as_numbers(cells)
+    # 1.250 is a number, but another one where commas are known to be decimal.
+    numbers = None if commas is not None and commas.known(column) else as_numbers(cells)
     if numbers is None:
         cells = _nulled(pc.utf8_trim_whitespace(cells))
         if commas is not None:
@@ -270,44 +265,3 @@ def _scan(block: bytes, delimiter: bytes) -> NDArray[np.intp]:
             borders.append(end)
         start = block.find(_QUOTE, end + 1)
     return np.array(borders, dtype=np.intp)
-
-
-class DecimalCommas:
-    """The decimal commas of a file, column by column.
-
-    1,250 may be 1.25 or 1250. What it is, another cell of its column tells: 0,5 and 1,25 can have nothing but a decimal
-    comma. If none does, the file is refused. In a block that has points as well, a cell with a comma is no number.
-
-    Example:
-        >>> commas = DecimalCommas()
-        >>> commas.as_points("price", pa.array(["1,250", "0,5", "3", "old"])).to_pylist()
-        ['1.250', '0.5', '3', 'old']
-        >>> commas.as_points("price", pa.array(["1,250", None])).to_pylist()  # it is known by now
-        ['1.250', None]
-    """
-
-    def __init__(self) -> None:
-        self._known: set[str] = set()
-
-    def as_points(self, column: str, cells: pa.Array) -> pa.Array:
-        """A column's cells, with a point for each decimal comma.
-
-        Raises:
-            Unreadable: Its commas may group thousands.
-        """
-        decimal = _matching(cells, _WITH_A_COMMA)
-        thousands = _matching(cells, _PERHAPS_THOUSANDS)
-        if not pc.any(pc.or_(decimal, thousands)).as_py() or pc.any(_matching(cells, _WITH_A_POINT)).as_py():
-            return cells
-        if pc.any(pc.and_not(decimal, thousands)).as_py():
-            self._known.add(column)
-        if column not in self._known:
-            raise Unreadable(
-                f"has commas in the numbers of column {column!r} that may mark decimals or group thousands; write "
-                "these numbers with a decimal point and without other marks"
-            )
-        return pc.if_else(decimal, pc.replace_substring(cells, ",", "."), cells)
-
-
-def _matching(cells: pa.Array, pattern: str) -> pa.Array:
-    return pc.fill_null(pc.match_substring_regex(cells, pattern), False)
