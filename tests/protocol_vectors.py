@@ -75,7 +75,10 @@ PLANS: dict[str, dict[str, Any]] = {
     },
     "bounds that clip": {
         **_COMMON,
-        "outcomes": [{"column": "revenue", "bounds": [-1, 5]}],
+        "outcomes": [
+            {"column": "revenue", "bounds": [-1, 5]},
+            {"kind": "ratio", "numerator": "clicks", "denominator": "views", "bounds": {"clicks": [1, 4]}},
+        ],
         "federated": "sums",
         "expected_units": 320,
     },
@@ -83,7 +86,6 @@ PLANS: dict[str, dict[str, Any]] = {
         **_COMMON,
         "outcomes": [
             {"column": "revenue", "bounds": [-1, 5], "beyond": "refuse"},
-            {"kind": "ratio", "numerator": "clicks", "denominator": "views", "bounds": {"clicks": [0, 6]}},
         ],
         "federated": "delta",
         "retention": 86_400,

@@ -118,7 +118,7 @@ def test_a_release_is_drawn_once_and_nothing_exact_is_left() -> None:
         pytest.param({}, marks=pytest.mark.slow),
         {"unit": None, "records_per_unit": "many"},
         {"records_per_unit": "together", "release": {"epsilon": 1.0, "unit_records": 2}},
-        {"outcomes": [fa.Total("y")]},
+        {"outcomes": [fa.Total("y", bounds=(0, 40))]},
     ],
 )
 def test_a_release_is_the_exact_effect_and_some_noise_which_its_error_knows(settings: Any) -> None:
