@@ -185,7 +185,7 @@ def _waiting(said: Sequence[Verdict], *, final: bool) -> list[str]:
             until = "decided" if each.verdict == UNDECIDED else "certain however often you look"
             more = f"about {many(each.more_records, 'more record')}"
             found.append(
-                f"{name}: the trial closed before this was {until}. If the effect had stayed as it is, that would "
+                f"{name}: the trial ended before this was {until}. If the effect had stayed as it is, that would "
                 f"have taken {more}."
                 if final
                 else f"{name}: if the effect stays as it is, it will take {more} until this is {until}."

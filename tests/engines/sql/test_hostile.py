@@ -239,11 +239,11 @@ def test_a_label_is_used_once_and_survives() -> None:
     assert trial.n == 40
 
 
-def test_a_sealed_trial_takes_no_answer() -> None:
+def test_an_ended_trial_takes_no_answer() -> None:
     trial = fa.Trial(PLAN, key=KEY)
     trial.fold_sums(answer_of(), label="1")
     trial.end(without_effects=True)
-    with pytest.raises(fa.SealedError):
+    with pytest.raises(fa.EndedError):
         trial.fold_sums(answer_of(), label="2")
 
 
