@@ -140,7 +140,7 @@ def arms_from(certified: str) -> list[str]:
 
 
 def arms_found(seed: int, *, secret: bool) -> int:
-    """How many arms of a sealed trial are worked out from its plan, drawn under its key or not."""
+    """How many arms of an ended trial are worked out from its plan, drawn under its key or not."""
     plan = fa.Plan(name="concealed", arm="arm", arms=ARMS, outcomes=["amount"], unit="who")
     trial = fa.Trial(plan, key=np.random.default_rng(seed).bytes(16))
     drawn = [(trial if secret else plan).assign(who) for who in WHO]
@@ -309,7 +309,7 @@ def findings(trials: int, seed: int) -> Findings:
         numbers that contain noise: status, refusals, what is left out, and the entries of the certificate’s ledger.
         “Off” is the same plan without `release`.
 
-        Arms: with a sealed trial’s certificate and a list of 1,000 identifiers, we compute each person’s arm from the
+        Arms: with an ended trial’s certificate and a list of 1,000 identifiers, we compute each person’s arm from the
         plan. “Off” are public arms (`plan.assign`), “on” those drawn under the trial’s key (`trial.assign`).
 
         Moments: of {PATIENTS} people one alone has the last of few values of a numeric covariate, or a value of it that
