@@ -290,6 +290,7 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "federated.reply_share": NOT_NUMBERS,
     "federated.leverage": ["", "cr2", "CR1", True, 2],
     "federated.device_records": NOT_WHOLE,
+    "federated.sites": NOT_WHOLE[1:],
     "looks.information.units": NOT_WHOLE[1:],
     "looks.information.error": [*NOT_NUMBERS[1:], 0, -1],
     "looks.at": [None, 1, "ab", ["a"], [], {"a": 1}],
@@ -335,6 +336,14 @@ CUT_FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"segments": ["v"], "cluster": "v"}, r"'v' is used more than once \(cluster, segments\)"),
     ({"segments": ["c", "c"]}, "`segments` has a column twice"),
     ({"segments": ["x"], "covariates": ["x"]}, "the segment 'x' is a covariate without levels"),
+    (
+        {"strata": {"column": "site", "levels": ["a", "b"]}, "federated": "sums"},
+        "`strata` in a federated plan is for sites",
+    ),
+    (
+        {"federated": fa.Federated("sums", sites=2)},
+        "`federated.sites` counts sites, which need `unit`",
+    ),
     ({"segments": ["c"], "federated": "sums"}, "`segments` cannot be combined with `federated` or `release`"),
     ({"strata": {"column": "y", "probabilities": {"x": {"a": 0.5, "b": 0.5}}}}, "'y' is used more than once"),
     ({"strata": {"column": "", "probabilities": {"x": {"a": 0.5, "b": 0.5}}}}, "a column without a name"),

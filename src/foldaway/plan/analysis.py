@@ -382,6 +382,11 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
         """Whether a record may lack a value."""
         return bool(self.lackable)
 
+    @property
+    def sites_only(self) -> bool:
+        """Whether no device can take part in a federated plan: its message cannot say what the plan asks for."""
+        return self.federated is not None and (self.lacking or self.strata is not None)
+
     @cached_property
     def present_together(self) -> tuple[tuple[int, ...], ...]:
         """Values by place, in sets that a record has or lacks together."""

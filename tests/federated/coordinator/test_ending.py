@@ -83,6 +83,21 @@ def test_what_a_request_does_not_say_stays_but_for_the_wish_to_end_it_for_nothin
     assert again == before
 
 
+def test_too_few_sites_end_a_trial_only_without_effects() -> None:
+    course = Course(plan_of("sums", unit="unit", federated=fa.Federated("sums", sites=2)))
+    for sites, enough in (({"a": 10}, False), ({"a": 10, "b": 10}, True)):
+        at = seen(Ending(NOW, 1.0, False), (10, 10))
+        at = at._replace(devices=Devices(at.devices.enrolled, at.devices.reported, sites))
+        ended = course.ends(at, (10, 10), published=False)
+        assert ended == (End() if enough else WaitOn(course.too_few_reports(at.devices) or ""))
+        assert course.looked(at, never) == ended
+        if not enough:
+            with pytest.raises(IngestError, match=r"2 sites .*, and 1 site reported"):
+                course.asked(EndRequest(deadline=9.0), at._replace(stage="open", ending=None))
+            wanted = at._replace(ending=Ending(NOW, 1.0, True))
+            assert course.ends(wanted, (10, 10), published=False).why
+
+
 def test_a_trial_that_has_ended_is_not_ended_once_more() -> None:
     for ending in (None, Ending(NOW, 1.0, False)):
         request = EndRequest(deadline=5.0, without_effects=True)
