@@ -31,7 +31,7 @@ PLANS = {
     "moments": replaced(PLAN, moments={}, segments=[]),
     "strata": replaced(DEMO, strata={"column": "site", "probabilities": {"x": {"a": 0.5, "b": 0.5}}}),
     "federated": replaced(DEMO, federated="delta"),
-    "release": replaced(DEMO, bounds={"y": (0, 1)}, release=1.0, unit="u", records_per_unit="one"),
+    "release": replaced(DEMO, outcomes=[fa.Mean("y", bounds=(0, 1))], release=1.0, unit="u", records_per_unit="one"),
 }
 
 

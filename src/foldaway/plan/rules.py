@@ -10,7 +10,6 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from foldaway.numerics.block import LARGEST
 from foldaway.plan.analysis import Analysis, errors_of, estimators_of, tallies_of
 from foldaway.plan.parts import Privacy, Release
 from foldaway.plan.vocabulary import BOOTSTRAP, COMPLIERS, ERRORS, ESTIMATORS, MANY, MODES, MOMENTS, SUMS
@@ -156,14 +155,12 @@ def _federated_faults(plan: Analysis) -> Iterator[str]:
 
 
 def _bound_faults(plan: Analysis) -> Iterator[str]:
-    columns = [name for name in (*plan.measured, *plan.covariates) if name not in plan.levels]
-    if unknown := [name for name in plan.bounds if name not in columns]:
-        yield f"`bounds` names {_listed(unknown)}, which is neither an outcome nor a numeric covariate."
-    for name, (lower, upper) in plan.bounds.items():
-        if not -LARGEST <= lower < upper <= LARGEST:
-            yield f"`bounds` of {name!r} must be two numbers, the lower one first."
-    if plan.beyond == "refuse" and not plan.bounds:
-        yield "`beyond` applies to values outside `bounds`, but this plan has none: leave it out."
+    for column, limits in plan.limits.items():
+        yield from limits.faults(column)
+        if any(limits != given.get(column, limits) for given in plan.given_limits):
+            yield f"the bounds of {column!r} are given in two ways: give them once."
+        if column in plan.levels:
+            yield f"{column!r} has levels, and so no bounds: leave out its `bounds`."
 
 
 def _release_faults(plan: Analysis, release: Release) -> Iterator[str]:

@@ -61,7 +61,7 @@ def test_a_mode_with_replies_waits_for_them_and_the_others_only_if_asked(mode: s
 
 
 def test_when_a_release_ends_depends_on_no_count_of_devices() -> None:
-    course = Course(fa.Plan(**SMALL, bounds={"y": (0, 1)}, federated="sums", release=1.0))
+    course = Course(fa.Plan(**{**SMALL, "outcomes": [fa.Mean("y", bounds=(0, 1))]}, federated="sums", release=1.0))
     for reported in ((0, 0), (9, 10), (10, 10)):
         assert course.asked(EndRequest(), seen(None, reported)) == Ending(NOW, 1.0, False)
         waiting = Ending(NOW + 5.0, 1.0, False)
