@@ -16,6 +16,7 @@ case $from in
     versions=${versions:-$from/version.keys}
     ;;
 esac
+[ ! -e "$to" ] || { echo "$to exists already: name a new folder for this backup. Nothing was backed up." >&2; exit 1; }
 mkdir "$to"
 trap 'rm -rf "$to"; echo "Nothing was backed up." >&2' EXIT  # until all of it is there
 

@@ -516,7 +516,7 @@ def findings(trials: int, seed: int) -> Findings:
             markdown_table(["attack", "defence off", "on"], others, 1),
             "## When answers come",
             markdown_table(
-                ["units", "number", "first after", "answers", "longest wait", "last one before the close"], live, 1
+                ["units", "number", "first after", "answers", "longest wait", "last one before the end"], live, 1
             ),
         ]
     )

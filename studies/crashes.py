@@ -109,7 +109,7 @@ def _findings(rows: Sequence[Sequence[str]]) -> Findings:
 
         Every batch has a digit of its own: one of its records has 4^i in one of the outcomes, where all others have 0.
         In base 4, the sum of that outcome, which the study reads from the final answer, says how often each batch was
-        counted. A trial has 256 batches. The study runs as many trials as the kills take, and closes each of them.
+        counted. A trial has 256 batches. The study runs as many trials as the kills take, and ends each of them.
 
         “Difference” is the largest difference between an effect or a standard error and that of all records folded in
         one pass, relative to the effect, or to its error where that is larger.""",

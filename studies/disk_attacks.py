@@ -72,7 +72,7 @@ def people(batch: int, seed: int) -> list[dict[str, Any]]:
 
 # A database.
 
-STATES, AMOUNTS = "former states of a closed trial", "amounts in them, to the cent"
+STATES, AMOUNTS = "former states of a trial that has ended", "amounts in them, to the cent"
 
 
 class Left(NamedTuple):
@@ -84,7 +84,7 @@ class Left(NamedTuple):
 
 
 def closed_trial(postgres: Any, versions: Path, commits: int, seed: int) -> Left:
-    """A server's trial in PostgreSQL, from its first record to its close; then all files that are left."""
+    """A server's trial in PostgreSQL, from its first record to its end; then all files that are left."""
     address, master = postgres.database(), secrets.token_bytes(32)
     with patch.dict(os.environ, {"XDG_STATE_HOME": str(versions)}):
         store = Store.open(address, Vault([master]))
@@ -95,7 +95,7 @@ def closed_trial(postgres: Any, versions: Path, commits: int, seed: int) -> Left
             (receipt,) = service.records.receive("target", [(body, Sent(JSON))])
             assert not isinstance(receipt, FoldawayError), receipt
             assert not receipt.pending
-        service.close("target")
+        service.end("target")
         store.close()
     postgres.execute("CHECKPOINT")  # as it does by itself in the end
     log = [_without_heads(file) for file in _contents(postgres.data / "pg_wal")]
@@ -183,7 +183,7 @@ def amounts_in(states: Sequence[bytes], plan: fa.Plan) -> list[float]:
 
 
 def database_attack(postgres: Any, commits: int, seed: int) -> dict[str, int]:
-    """States and amounts, to the cent, that the files of a closed trial give to whoever has the master key."""
+    """States and amounts, to the cent, that the files of a trial that has ended give to whoever has the master key."""
     with tempfile.TemporaryDirectory(prefix="versions-") as versions:
         left = closed_trial(postgres, Path(versions), commits, seed)
     true = [row["amount"] for batch in range(commits) for row in people(batch, seed)]
@@ -209,7 +209,7 @@ def _save_again(trial: fa.Trial, seed: int) -> None:
     trial.fold(people(100, seed))
 
 
-def _seal(trial: fa.Trial, seed: int) -> None:
+def _end(trial: fa.Trial, seed: int) -> None:
     trial.end(without_effects=True)
 
 
@@ -219,7 +219,7 @@ def _release(trial: fa.Trial, seed: int) -> None:
 
 ENDINGS: dict[str, tuple[Callable[[fa.Trial, int], None], dict[str, Any]]] = {
     "saved once more": (_save_again, {}),
-    "sealed": (_seal, {}),
+    "ended": (_end, {}),
     "released": (
         _release,
         {"release": 1.0, "bounds": {"amount": (0, 500)}, "records_per_unit": "one"},
@@ -354,7 +354,7 @@ def main(arguments: Sequence[str] = ()) -> None:
 def _figures(postgres: Any, commits: int, seed: int) -> dict[str, int]:
     return {
         **database_attack(postgres, commits, seed),
-        **{f"a state's former bytes, after it was {ending}": int(former_bytes(ending, seed)) for ending in ENDINGS},
+        **{f"a state's former bytes, once it was {ending}": int(former_bytes(ending, seed)) for ending in ENDINGS},
         **{f"planted: {which}": int(planted(which)) for which in PLANTS},
     }
 
@@ -364,7 +364,7 @@ def _findings(off: dict[str, int], on: dict[str, int], commits: int) -> Findings
     return Findings(
         "Disks",
         f"""Somebody has every key that is left when a trial has ended, and the disk. A server on PostgreSQL
-        stores {commits} states of a trial, {UNITS} units apart, and closes it; then the attacker reads
+        stores {commits} states of a trial, {UNITS} units apart, and ends it; then the attacker reads
         PostgreSQL's whole data folder with its write-ahead log, puts the pieces of what is sealed together,
         and tries the master key, alone and with every key in the file of version keys. Two states that open
         are subtracted from one another: who is alone in a group is found. Of a saved state, the attacker

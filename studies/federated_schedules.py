@@ -67,7 +67,7 @@ def findings(found: dict[str, Tale]) -> Findings:
         has 5 to 60 steps: a device records and reports, an old message comes again, or the coordinator crashes.
         Meanwhile, a device may be killed before or after any change of its state and before or after any message. The
         coordinator may crash before or after any message. Messages are lost, late, repeated or out of order, even after
-        the close, and answers are lost.
+        the end, and answers are lost.
 
         The code of the devices and of the coordinator is real, and so is the coordinator's SQLite database, which is
         opened again after a crash. In one schedule in ten, the devices' state is in SQLite files as well. Everything

@@ -20,7 +20,7 @@ from foldaway.auditing.audit import audit
 from foldaway.auditing.finding import NEAR
 from foldaway.effects.door import OWN, TOLD
 from foldaway.errors import FoldawayError
-from foldaway.federated.coordinator.closing import CloseRequest
+from foldaway.federated.coordinator.ending import EndRequest
 from foldaway.records import check
 from foldaway.service.collecting.record_trials import Sent
 from foldaway.service.collecting.service import Service
@@ -56,15 +56,15 @@ def beside(plan: fa.Plan, records: Sequence[Record]) -> str:
             lambda: service.effects(plan.name, exact=True).left_out,
             lambda: service.outlook(plan.name).records,
             lambda: service.report(plan.name) and None,
-            lambda: service.close(plan.name).left_out,
-            lambda: service.close(plan.name, CloseRequest(without_effects=True)).left_out,
+            lambda: service.end(plan.name).left_out,
+            lambda: service.end(plan.name, EndRequest(without_effects=True)).left_out,
         ]
         said = [_status(service, plan), *map(_answer, questions), _status(service, plan)]
         certificate = json.loads(service.certificate(plan.name))
     entries = [line["entry"] for line in certificate["certificate"]["ledger"]]
     for entry in entries:
         kept = {name: value for name, value in entry["content"].items() if name not in _BY_CHANCE}
-        if entry["kind"] == "trial closed":  # a release's count of records has noise
+        if entry["kind"] == "trial ended":  # a release's count of records has noise
             kept = {"without effects": kept["records"] is None}
         said.append([entry["kind"], kept])
     return msgspec.json.encode(said).decode()
@@ -72,7 +72,7 @@ def beside(plan: fa.Plan, records: Sequence[Record]) -> str:
 
 def _status(service: Service, plan: fa.Plan) -> Any:
     status = service.status(plan.name)
-    noisy = status.status == "closed"
+    noisy = status.status == "ended"
     return [status.status, status.left_out, None if noisy else status.records]
 
 
@@ -135,7 +135,7 @@ def arms_from(certified: str) -> list[str]:
 
 
 def arms_found(seed: int, *, secret: bool) -> int:
-    """How many arms of a sealed trial are worked out from its plan, drawn under its key or not."""
+    """How many arms of an ended trial are worked out from its plan, drawn under its key or not."""
     plan = fa.Plan(name="concealed", arm="arm", arms=ARMS, outcomes=["amount"], unit="who")
     trial = fa.Trial(plan, key=np.random.default_rng(seed).bytes(16))
     drawn = [(trial if secret else plan).assign(who) for who in WHO]
@@ -304,7 +304,7 @@ def findings(trials: int, seed: int) -> Findings:
         numbers that contain noise: status, refusals, what is left out, and the entries of the certificate’s ledger.
         “Off” is the same plan without `release`.
 
-        Arms: with a sealed trial’s certificate and a list of 1,000 identifiers, we compute each person’s arm from the
+        Arms: with an ended trial’s certificate and a list of 1,000 identifiers, we compute each person’s arm from the
         plan. “Off” are public arms (`plan.assign`), “on” those drawn under the trial’s key (`trial.assign`).
 
         Moments: of {PATIENTS} people one alone has the last of few values of a numeric covariate, or a value of it that

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import foldaway as fa
-from foldaway.errors import FoldawayError, TrialClosed
+from foldaway.errors import FoldawayError, TrialEnded
 from foldaway.federated.messages import Enrolment, GroupSums, Moments, Received, Sums, encoded, new_number, packed
 from foldaway.service.collecting.service import Service
 from plans import SMALL, in_parts
@@ -74,7 +74,7 @@ class Simulated:
     def told(self, kind: str, outcome: Received | FoldawayError) -> None:
         if isinstance(outcome, Received) and outcome.durable:
             self.states[kind] = "durable"
-        elif isinstance(outcome, TrialClosed) and self.states.get(kind) != "durable":
+        elif isinstance(outcome, TrialEnded) and self.states.get(kind) != "durable":
             self.states[kind] = "too late"
 
 

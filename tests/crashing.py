@@ -2,7 +2,7 @@
 
 Every batch has a digit of its own: one of its records carries 4^i in one of the outcomes `bit0`, `bit1` …, and all
 others carry 0 there. The sum of such an outcome, written to the base 4, says how often each batch was counted. The sums
-are read from the exact answer at the close: the difference in means, times the records of the arm.
+are read from the exact answer at the end: the difference in means, times the records of the arm.
 """
 
 from __future__ import annotations

@@ -100,10 +100,10 @@ class Hosted:
         issued: str = self.server.ask("POST", "/v1/tokens", json=wanted).json()["token"]
         return issued
 
-    def close(self, **parameters: Any) -> dict[str, Any]:
-        """Close the trial, or begin to; the answer."""
+    def end(self, **parameters: Any) -> dict[str, Any]:
+        """End the trial, or begin to; the answer."""
         wanted: dict[str, Any] = {"json": parameters} if parameters else {}
-        answer = self.server.ask("POST", f"{self.path}/close", **wanted)
+        answer = self.server.ask("POST", f"{self.path}/end", **wanted)
         assert answer.is_success, answer.text
         found: dict[str, Any] = answer.json()
         return found

@@ -29,8 +29,8 @@ def folded(start: int = 0, n: int = 400) -> Trial:
     return trial
 
 
-def sealed(trial: Trial, file: Path) -> Ledger:
-    """The ledger of a trial that was saved and sealed, as the command line does it."""
+def ended(trial: Trial, file: Path) -> Ledger:
+    """The ledger of a trial that was saved and ended, as the command line does it."""
     trial.save(file)
     trial, positions = open_saved(file)
     trial.conclude(without_effects=True)

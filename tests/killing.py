@@ -22,7 +22,7 @@ import foldaway as fa
 from brokers import Sent, Server
 from consuming import FORMS, stored_in
 from crashing import COHORT, PER_PRODUCER, PRODUCERS, batch, digits, largest_difference, plan_of
-from foldaway.account.stream_file import StreamFile, is_closed
+from foldaway.account.stream_file import StreamFile, has_ended
 from foldaway.keeping.saved import Saved
 from foldaway.keeping.secret import read_or_make_key
 from foldaway.sources.brokers.broker import parse
@@ -97,7 +97,7 @@ def kill_often(
         stored = stored_in(store, key)
         if stored is not None and (not written or stored.state != written[-1].state):
             written.append(stored)
-    # What is closed is told in rounded numbers, which cannot say how often each message was counted: so the last
+    # What has ended is told in rounded numbers, which cannot say how often each message was counted: so the last
     # consumer runs here, where its tallies can be seen before they go.
     where = parse(server.address(name))
     with StreamFile(store, plan, where.stream, key=key) as opened:
@@ -146,7 +146,7 @@ def _judge(
 ) -> Tale:
     said = (store.parent / "err").read_text()
     assert "error" not in said, said
-    assert is_closed(store)
+    assert has_ended(store)
     whole = pa.concat_tables([table(i) for i in range(batches)])
     one_pass = fa.Trial(plan)
     one_pass.fold(whole)

@@ -24,7 +24,7 @@ import numpy as np
 
 import foldaway as fa
 from devices import device_in
-from foldaway.federated.coordinator.closing import CloseRequest
+from foldaway.federated.coordinator.ending import EndRequest
 from foldaway.service.collecting.answers import Answer, Answers
 from foldaway.service.collecting.device_trials import DeviceTrials
 from foldaway.service.database.store import Store as Database
@@ -134,13 +134,13 @@ class Coordinator:
     def ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
         return DirectLink(self.trials, self.plan).ask(method, path, body, until=0.0)
 
-    def close(self, deadline: float) -> None:
-        self.trials.close(self.plan, CloseRequest(deadline=deadline, without_effects=True))
+    def end(self, deadline: float) -> None:
+        self.trials.end(self.plan, EndRequest(deadline=deadline, without_effects=True))
 
     def _keep(self, answer: Answer, *rest: Any) -> TrialRow:
         assert answer.federated is not None
         self.found = answer.federated
-        self.trial = self.trials.whole(self.plan, pending=True)[0].trial  # the close deletes them
+        self.trial = self.trials.whole(self.plan, pending=True)[0].trial  # the end deletes them
         return self._end(answer, *rest)
 
 
@@ -274,9 +274,9 @@ class Schedule:
             warnings.simplefilter("ignore", fa.SampleRatioWarning)
             self._rough(self._chance.randint(5, 30))
             if self.plan.mode == "scores" or self._chance.random() < 0.5:
-                self.coordinator.close(600.0)
+                self.coordinator.end(600.0)
                 self._rough(self._chance.randint(5, 30))
-            self.coordinator.close(0.0)
+            self.coordinator.end(0.0)
             for _ in range(5):
                 self._old_message()
             self._calm = True

@@ -151,15 +151,15 @@ def test_with_the_key_everybody_could_tell_that_too(kind: Kind) -> None:
     assert np.mean((scores > 0.2) == inside) >= 0.97
 
 
-def test_a_seal_leaves_the_attacker_nothing_to_make_weights_from() -> None:
+def test_an_end_leaves_the_attacker_nothing_to_make_weights_from() -> None:
     plan = plan_of("poisson")
     trial = fa.Trial(plan, key=KEY)
     trial.fold({"group": ["a", "b"], "y": [1.0, 2.0], "who": ["user-0", "user-1"]})
     held = trial.secret.found()
     trial.end(without_effects=True)
-    for sealed in (trial, trial.copy(), trial + fa.Trial(plan), fa.Trial.loads(trial.dumps(), key=KEY)):
-        with pytest.raises(fa.SealedError):
-            _ = sealed.key
+    for ended in (trial, trial.copy(), trial + fa.Trial(plan), fa.Trial.loads(trial.dumps(), key=KEY)):
+        with pytest.raises(fa.EndedError):
+            _ = ended.key
     assert held is not None
     assert not held.held
 

@@ -102,6 +102,33 @@ def test_a_refused_batch_frees_its_number_and_says_what_is_wrong(steady: Served)
     assert records(steady, "refused") == 10
 
 
+@pytest.mark.parametrize(
+    "batch",
+    [
+        {"group": "a", "y": 1.0},  # a single record
+        [{"group": "a", "y": SECRET}, {"group": "a", "y": 1.0}],
+        [{"group": "a", "y": 1.0}, {"group": "a", "y": SECRET}],
+        {"group": ["a", "b"], "y": [1.0, SECRET]},
+        {"group": ["a"], "y": [1.0, 2.0]},
+        [SECRET],
+        None,
+    ],
+)
+def test_what_is_no_batch_is_refused_before_it_is_sent_and_not_quoted(steady: Served, batch: Any) -> None:
+    with Client(steady.url, steady.admin) as client, pytest.raises(RecordError) as refusal:
+        client.send("unsent", batch)
+    assert SECRET not in str(refusal.value)
+    assert refusal.value.__context__ is None
+
+
+def test_a_column_that_the_first_record_lacks_is_sent(steady: Served) -> None:
+    """A value is faulty or folded, and never left behind."""
+    token = steady.create("later")["ingest_token"]
+    with Client(steady.url, token) as client, pytest.raises(ServerError, match=r"1 of 2 records is faulty") as refusal:
+        client.send("later", [{"group": "a"}, {"group": "b", "y": 1.0}])
+    assert "y: 1 null" in str(refusal.value)
+
+
 def test_a_batch_with_none_of_the_columns_is_refused(steady: Served) -> None:
     token = steady.create("strange")["ingest_token"]
     with Client(steady.url, token) as client, pytest.raises(ServerError):
@@ -196,7 +223,7 @@ def test_a_life_through_the_client(steady: Served) -> None:
         final = client.end("life")
         assert final["final"]
         assert final["fingerprint"] == made["fingerprint"]
-        with pytest.raises(ServerError, match="closed") as refusal:
+        with pytest.raises(ServerError, match="ended") as refusal:
             client.send("life", rows(10))
         assert refusal.value.status == 410
         assert client.kept("life") == 0
@@ -274,7 +301,7 @@ def test_back_off_spares_a_server_that_is_busy(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_server_that_never_answers_is_given_up_with_a_sentence() -> None:
-    """By commands that ask something after ten seconds, whereas a batch or a close may take longer."""
+    """By commands that ask something after ten seconds, whereas a batch or an end may take longer."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         never = "accepts connections but has not answered for 0.2 seconds. It may be busy"

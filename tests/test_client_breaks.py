@@ -63,7 +63,7 @@ class Stand:
             if parts[-1] == "plan":
                 return self.service.store.trial(parts[3]).plan.encode()
             durable, _ = self.service.store.shards.producer(parts[3], parts[5])
-            return msgspec.json.encode({"durable": durable, "closed": False})
+            return msgspec.json.encode({"durable": durable, "ended": False})
         producer, numbers = request.headers["Foldaway-Producer"], request.headers["Foldaway-Sequence"].split("-")
         first, last = int(numbers[0]), int(numbers[-1])
         self.sent.append((producer, first))

@@ -16,7 +16,7 @@ import pytest
 from scipy import stats
 
 import foldaway as fa
-from foldaway.errors import RecordError, SealedError, StateError
+from foldaway.errors import EndedError, RecordError, StateError
 from foldaway.keeping.secret import Secret
 from foldaway.numerics.kernels.siphash import hash_identifiers
 from plans import SMALL, replaced
@@ -64,7 +64,7 @@ def test_the_state_does_not_hold_the_units_names_or_numbers() -> None:
     assert not any(number.tobytes() in data for number in numbers)
 
 
-def test_a_sealed_trial_has_no_key_and_takes_no_records() -> None:
+def test_an_ended_trial_has_no_key_and_takes_no_records() -> None:
     for plan, rows in (of_units(), of_records()):
         trial = folded(plan, rows)
         trial.fix()
@@ -76,40 +76,40 @@ def test_a_sealed_trial_has_no_key_and_takes_no_records() -> None:
         trial.end(without_effects=True)
         assert trial.ended
         assert bytes(buffer) == bytes(16)
-        with pytest.raises(SealedError):
+        with pytest.raises(EndedError):
             _ = trial.key
-        sealed = trial.dumps()
+        ended = trial.dumps()
         for batch in (rows, rows[:0], rows.drop(columns="y0")):
-            with pytest.raises(SealedError, match="has ended"):
+            with pytest.raises(EndedError, match="has ended"):
                 trial.fold(batch)
-        assert trial.dumps() == sealed
+        assert trial.dumps() == ended
         assert trial.effects().to_json() == effects
         assert fa.Trial.loads(before).effects().to_json() == effects
         trial.end(without_effects=True)
-        assert trial.dumps() == sealed
+        assert trial.dumps() == ended
 
 
-def test_a_seal_outlives_saving_and_merging() -> None:
+def test_an_end_outlives_saving_and_merging() -> None:
     plan, rows = of_units()
     trial = folded(plan, rows[:500])
     trial.end(without_effects=True)
     rest = folded(plan, rows[500:])
-    for sealed in (fa.Trial.loads(trial.dumps()), fa.Trial.loads(trial.dumps(), key=KEY), trial + rest, rest + trial):
-        assert sealed.ended
-        with pytest.raises(SealedError, match="has ended"):
-            sealed.fold(rows)
+    for ended in (fa.Trial.loads(trial.dumps()), fa.Trial.loads(trial.dumps(), key=KEY), trial + rest, rest + trial):
+        assert ended.ended
+        with pytest.raises(EndedError, match="has ended"):
+            ended.fold(rows)
     assert not rest.ended
     assert_same_replicates(trial + rest, folded(plan, rows))
 
 
-def test_a_trial_without_a_bootstrap_can_be_sealed_too() -> None:
+def test_a_trial_without_a_bootstrap_can_end_too() -> None:
     plan, rows = make_trial(14)
     trial = fa.Trial(plan)
     trial.fold(rows)
     trial.end(without_effects=True)
-    with pytest.raises(SealedError, match="has ended"):
+    with pytest.raises(EndedError, match="has ended"):
         trial.fold(rows)
-    with pytest.raises(SealedError, match="has ended"):
+    with pytest.raises(EndedError, match="has ended"):
         _ = trial.key
 
 
@@ -120,9 +120,9 @@ def test_a_trial_loaded_without_its_key_gives_effects_and_merges_but_folds_nothi
     back = fa.Trial.loads(trial.dumps())
     assert back.effects().to_json() == trial.effects().to_json()
     assert back.dumps() == trial.dumps()
-    with pytest.raises(SealedError, match="without its key"):
+    with pytest.raises(EndedError, match="without its key"):
         back.fold(rows[500:])
-    with pytest.raises(SealedError, match="without its key"):
+    with pytest.raises(EndedError, match="without its key"):
         _ = back.key
     assert back.dumps() == trial.dumps()
     assert_same_replicates(back + fa.Trial.loads(folded(plan, rows[500:]).dumps()), folded(plan, rows))
@@ -240,7 +240,7 @@ def test_nothing_is_saved_under_a_key_that_nobody_will_have(tmp_path: Path, monk
         homeless.save(tmp_path / "two")
 
 
-def test_sealing_destroys_the_key_that_the_trial_was_saved_under_and_no_other(tmp_path: Path) -> None:
+def test_ending_destroys_the_key_that_the_trial_was_saved_under_and_no_other(tmp_path: Path) -> None:
     plan = fa.Plan(**{name: value for name, value in KEPT.items() if name != "unit"})
     ours, theirs = fa.Trial(plan), fa.Trial(plan, key=bytes(16))
     for trial, name in ((ours, "ours"), (theirs, "theirs")):
@@ -274,13 +274,13 @@ def test_arms_are_drawn_under_the_key_in_the_plans_proportions() -> None:
         assert stats.chi2_contingency(table, correction=False).pvalue > 1e-3
 
 
-def test_a_user_s_own_key_draws_the_same_arms_in_every_process_until_the_trial_is_sealed() -> None:
+def test_a_user_s_own_key_draws_the_same_arms_in_every_process_until_the_trial_has_ended() -> None:
     plan = fa.Plan(**{**SMALL, "name": "drawn"})
     trial = fa.Trial(plan)
     drawn = [trial.assign(unit) for unit in range(100)]
     assert [fa.Trial(plan).assign(unit) for unit in range(100)] == drawn
     trial.end(without_effects=True)  # though no record came: arms were drawn under its key
-    with pytest.raises(fa.SealedError, match="no further arm"):
+    with pytest.raises(fa.EndedError, match="no further arm"):
         trial.assign(1)
     assert [fa.Trial(plan).assign(unit) for unit in range(100)] != drawn
 

@@ -14,7 +14,7 @@ import foldaway as fa
 from commands import foldaway
 from foldaway.effects.door import TOLD
 from foldaway.evidence.certificate import issue
-from foldaway.evidence.ledger import ANSWERED, CLOSED, KEY_DESTROYED, KEY_IN_USE, REGISTERED
+from foldaway.evidence.ledger import ANSWERED, ENDED, KEY_DESTROYED, KEY_IN_USE, REGISTERED
 from foldaway.evidence.verifying import verify
 from foldaway.keeping.saved import StreamPositions, load
 from foldaway.keeping.user_keys import user_signer
@@ -70,7 +70,7 @@ def test_the_ledger_of_a_release_has_nothing_that_depends_on_exact_tallies(tmp_p
         finish_ending(tmp_path / "released", given=True)
         saved = load(tmp_path / "released")
         assert saved.positions is None
-        entries = [(each.kind, each.content.get("records")) for each in saved.ledger if each.kind != CLOSED]
+        entries = [(each.kind, each.content.get("records")) for each in saved.ledger if each.kind != ENDED]
         ledgers.append(entries)
         assert saved.final is not None
         issued = issue(user_signer(), trial.plan.canonical().decode(), saved.final.effects, saved.ledger, [])
@@ -106,7 +106,7 @@ def test_a_release_is_drawn_once_and_nothing_exact_is_left() -> None:
     assert not first.faults
     assert not again.dropped
     assert "the exact ones are gone" in again.report().html
-    with pytest.raises(fa.SealedError):
+    with pytest.raises(fa.EndedError):
         trial.fold(rows())
     with pytest.raises(fa.StateError, match="cannot be merged"):
         trial.merge(folded(trial.plan))
@@ -208,7 +208,7 @@ def test_the_command_line_releases_once_and_nobody_can_open_what_was_exact(tmp_p
     assert "std.err." in foldaway("end", state, "--all", env=home).stdout
     foldaway("certificate", state, env=home)
     verified = " ".join(foldaway("verify", f"{state}.certificate.json", env=home).stdout.split())
-    assert "to the close, the keys included" in verified  # a release needs no audit
+    assert "to the end, the keys included" in verified  # a release needs no audit
     assert '"epsilon":1.0' in first.stdout
     assert first.stdout == second.stdout
     with pytest.raises(fa.StateError, match="encrypted under a key"):

@@ -16,7 +16,7 @@ import pytest
 import statsmodels.formula.api as smf
 
 import foldaway as fa
-from foldaway.errors import EstimateError, PlanError, RecordError, SealedError, StateError
+from foldaway.errors import EndedError, EstimateError, PlanError, RecordError, StateError
 from foldaway.keeping.user_keys import state_home
 from foldaway.tallies import Lean
 from foldaway.trial import units
@@ -269,7 +269,7 @@ def test_trials_of_one_user_merge_and_resume_with_no_key_mentioned(tmp_path: Pat
     assert oct(key.stat().st_mode & 0o777) == "0o600"
     back.end(without_effects=True)
     assert not key.exists()
-    with pytest.raises(SealedError, match="does not have it"):
+    with pytest.raises(EndedError, match="does not have it"):
         fa.Trial.loads(one.dumps()).fold(rows)
     assert fa.Trial.loads(one.dumps()).effects()
     with pytest.raises(StateError, match="does not have"):

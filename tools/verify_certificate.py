@@ -22,7 +22,7 @@ CONTENT = {
     "states merged": set(),
     "audited": {"attacks", "found"},
     "effects answered": {"effects", "tallies"},
-    "trial closed": {"records", "version", "package"},
+    "trial ended": {"records", "version", "package"},
     "key destroyed": {"key"},
 }
 
@@ -102,11 +102,11 @@ def _faults(file: dict[str, Any], data: bytes, head: str) -> Any:
     }
     if "key in use" in kinds and "state written" in kinds[: kinds.index("key in use")]:
         yield "a state was written before its key was noted"
-    if "trial closed" not in kinds:
+    if "trial ended" not in kinds:
         return
-    end = kinds.index("trial closed")
+    end = kinds.index("trial ended")
     if set(kinds[end + 1 :]) - {"key destroyed"}:
-        yield "the ledger goes on after the close"
+        yield "the ledger goes on after the end"
     if (entries[end]["content"]["records"] is None) != (body["effects"] is None):
         yield "the final effects are missing"
     changing = ("plan registered", "state written", "states merged")

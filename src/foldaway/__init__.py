@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from foldaway.errors import (
+    EndedError,
     EstimateError,
     FixedWarning,
     FoldawayError,
@@ -16,7 +17,6 @@ from foldaway.errors import (
     PlanError,
     RecordError,
     SampleRatioWarning,
-    SealedError,
     SourceError,
     StateError,
     StreamedWarning,
@@ -55,6 +55,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Coefficients",
     "Effects",
+    "EndedError",
     "EstimateError",
     "Federated",
     "FixedWarning",
@@ -72,7 +73,6 @@ __all__ = [
     "RecordError",
     "Release",
     "SampleRatioWarning",
-    "SealedError",
     "Share",
     "SourceError",
     "StateError",

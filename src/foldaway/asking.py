@@ -144,7 +144,9 @@ def _usable(token: str) -> str:
     fault = "contains a line break" if len(token.splitlines()) > 1 else "contains a blank or an invisible character"
     if token and token.isprintable() and " " not in token:
         return token
-    raise ServerError(f"the token {fault if token else 'is empty'}: give one token and nothing else.")
+    if not token:
+        raise ServerError("the token is empty: give one, on the command line as FOLDAWAY_TOKEN or with --token.")
+    raise ServerError(f"the token {fault}: give one token and nothing else.")
 
 
 def _problem(response: httpx.Response) -> ServerError:

@@ -113,7 +113,7 @@ def _record(plan: Plan, controller: str, purpose: str, recipients: Sequence[str]
 
 def _fields(plan: Plan) -> Iterator[list[str]]:
     sums = plan.keeps == SUMS
-    hashed = "hashed at once under a secret key, never stored; the key is destroyed at the close"
+    hashed = "hashed at once under a secret key, never stored; the key is destroyed at the end"
     covariate = "adjusts the outcomes in the same step and is not kept" if sums else "added to sums of products by arm"
     roles: dict[str, tuple[str, str]] = {plan.arm: ("arm", "says which sums a record is added to")}
     roles |= dict.fromkeys(plan.measured, ("outcome", "added to sums; the value is not kept"))
@@ -136,8 +136,8 @@ def _limits(plan: Plan) -> Iterator[list[str]]:
     else:
         days = plan.privacy.retention / 86_400
         yield ["records on a device", f"the device's report or withdrawal, at most {days:,.4g} days"]
-    yield ["tallies (sums over many units, encrypted)", "the close of the trial"]
-    yield ["secret key of the trial", "the close of the trial"]
+    yield ["tallies (sums over many units, encrypted)", "the end of the trial"]
+    yield ["secret key of the trial", "the end of the trial"]
     yield ["effects, plan and ledger (no personal data)", "as long as the controller wishes"]
     yield ["backups of tallies", f"{OPEN} (unreadable once the key is destroyed, unless the key was copied)"]
 
@@ -149,7 +149,7 @@ def _measures(plan: Plan) -> Iterator[str]:
         "two states never differ by a few people."
     )
     yield "Every step is in a signed ledger, and a certificate proves it to others (`foldaway certificate`)."
-    yield "`foldaway audit` attacks the tallies; its result is in the ledger before the close."
+    yield "`foldaway audit` attacks the tallies; its result is in the ledger before the end."
     if plan.release is not None:
         yield f"Effects are released once, with noise: ε = {plan.release.epsilon:g}, δ = {plan.release.delta:g}."
 

@@ -155,7 +155,7 @@ class StreamedWarning(UserWarning):
     """Rows have left their database, which could not sum them."""
 
 
-class SealedError(FoldawayError):
+class EndedError(FoldawayError):
     """A fold that needs a key which was destroyed or is not here."""
 
 
@@ -245,8 +245,8 @@ class TrialExists(StoreError):
     """The name is taken by a trial with another plan."""
 
 
-class TrialClosed(StoreError):
-    """The trial is closed and takes no more records."""
+class TrialEnded(StoreError):
+    """The trial has ended and takes no more records."""
 
 
 class Conflict(StoreError):

@@ -1,4 +1,4 @@
-"""The devices of one process: they record and report, wait for the close, reply, and some are late."""
+"""The devices of one process: they record and report, wait for the end, reply, and some are late."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Crowd:
         return unsettled
 
     def reply(self) -> None:
-        """The trial is being closed: all who wait report; twice, for the cohort of most has come together by then."""
+        """The trial is ending: all who wait report; twice, for the cohort of most has come together by then."""
         self._done(len(self._late) + self.states["dropped out"])  # who will not
         self.again(self._done)
         self.again()

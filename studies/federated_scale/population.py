@@ -62,8 +62,8 @@ class World(msgspec.Struct, frozen=True):
 
     @property
     def replies(self) -> bool:
-        """Whether devices report by replying to what is published at the close."""
-        return MODES[self.mode].at_close
+        """Whether devices report by replying to what is published at the end."""
+        return MODES[self.mode].at_end
 
     @property
     def chunks(self) -> range:

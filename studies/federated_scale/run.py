@@ -61,9 +61,9 @@ def simulate(world: World, *, processes: int = 2, progress: OnClients = lambda w
 
             workers.do("collect", halfway)
             if world.replies:
-                coordinator.close(_DEADLINE)
+                coordinator.end(_DEADLINE)
                 workers.do("reply", progress)
-            closed = coordinator.close(0)
+            ended = coordinator.end(0)
             memory.append(coordinator.resident())
             workers.do("end")
             seconds = time.monotonic() - began
@@ -71,10 +71,10 @@ def simulate(world: World, *, processes: int = 2, progress: OnClients = lambda w
             *counted, numbers = zip(*workers.do("count"), strict=True)
         states, messages, sent = (sum(each, start=Counter[str]()) for each in counted)
         progress("analysing kept rows", 0)
-        effects = Effects.from_json(msgspec.json.encode(closed["effects"]))
+        effects = Effects.from_json(msgspec.json.encode(ended["effects"]))
         estimator = "regression" if world.plan.covariates else "difference"
         effect = effects.filter(estimator=estimator, se_kind=best(ERRORS, errors_of(world.plan)))[0]
-        about = closed["federated"]
+        about = ended["federated"]
         return Summary(
             world=world,
             seconds=seconds,
@@ -157,8 +157,8 @@ class Coordinator(NamedTuple):
         """The trial's address."""
         return f"{self.url}/v1/trials/{self.trial}"
 
-    def close(self, deadline: int) -> dict[str, Any]:
-        """Close the trial, with so many seconds for reports that are still to come."""
+    def end(self, deadline: int) -> dict[str, Any]:
+        """End the trial, with so many seconds for reports that are still to come."""
         few = FoldawayError("too few devices have reported for effects; simulate more clients, or fewer that drop out.")
         with (
             instead_of(ServerError, lambda refused: few if refused.status == 409 else None),

@@ -72,7 +72,7 @@ def script(name: str, *words: object) -> subprocess.CompletedProcess[str]:
 def test_nothing_acknowledged_after_the_backup_is_counted_twice(kept: Kept, tmp_path: Path) -> None:
     server = kept.server
     server.create("kept")
-    server.create("later-closed")
+    server.create("later-ended")
     for sequence in (1, 2, 3):
         answer = kept.send(sequence)
     assert answer.json()["durable"] == 3
@@ -86,7 +86,7 @@ def test_nothing_acknowledged_after_the_backup_is_counted_twice(kept: Kept, tmp_
     for sequence in (4, 5):
         answer = kept.send(sequence)
     assert answer.json()["durable"] == 5
-    assert server.ask("POST", "/v1/trials/later-closed/close", json={"without_effects": True}).status_code == 200
+    assert server.ask("POST", "/v1/trials/later-ended/end", json={"without_effects": True}).status_code == 200
 
     server.stop()
     refused = script("restore.sh", backup, kept.place)
@@ -104,10 +104,10 @@ def test_nothing_acknowledged_after_the_backup_is_counted_twice(kept: Kept, tmp_
     for sequence in (4, 5, 4, 5, 6):
         answer = kept.send(sequence)
         assert answer.status_code == 200, answer.text
-    assert status(server, "later-closed")["status"] == "open"  # its close is forgotten as well
-    closed = server.ask("POST", "/v1/trials/kept/close")
-    assert closed.status_code == 200, closed.text
-    assert {row["n"] for row in closed.json()["effects"]["effects"]} == {6 * SIZE}
+    assert status(server, "later-ended")["status"] == "open"  # its end is forgotten as well
+    ended = server.ask("POST", "/v1/trials/kept/end")
+    assert ended.status_code == 200, ended.text
+    assert {row["n"] for row in ended.json()["effects"]["effects"]} == {6 * SIZE}
 
 
 def test_what_cannot_be_backed_up_or_restored_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -159,5 +159,5 @@ def test_a_backup_made_while_records_come_has_the_keys_of_its_states(kept: Kept,
         server.start()
         expected = kept.send(1000).json()["expected"]  # the gap tells how far the backup came
         assert kept.send(expected).json()["durable"] == expected
-    closed = server.ask("POST", "/v1/trials/kept/close", json={"exact": True}).json()
-    assert closed["effects"]["effects"][0]["n"] == expected * SIZE
+    ended = server.ask("POST", "/v1/trials/kept/end", json={"exact": True}).json()
+    assert ended["effects"]["effects"][0]["n"] == expected * SIZE

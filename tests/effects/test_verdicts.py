@@ -281,12 +281,12 @@ def test_it_tells_how_much_longer_and_that_is_about_right(outcome: Any) -> None:
         assert (judged(outcome, middle - shrunk, middle + shrunk).anytime != "not decided yet") is there
 
 
-def test_a_closed_trial_waits_for_no_more_records() -> None:
+def test_a_trial_that_has_ended_waits_for_no_more_records() -> None:
     rows = {"g": ["a", "b"] * 300, "y": [i % 7 + 0.3 * (i % 2) for i in range(600)]}
     found = effects_of(["y"], rows, arms={"a": 0.5, "b": 0.5})
     open_, closed = (" ".join(replace(found, final=final).to_string().split()) for final in (False, True))
     assert "not decided yet · y: if the effect stays as it is, it will take about " in open_
-    assert "not decided · y: the trial closed before this was decided." in closed
+    assert "not decided · y: the trial ended before this was decided." in closed
     assert "will take" not in closed
 
 

@@ -212,7 +212,7 @@ def test_two_drivers_cannot_have_one_store(session: Any, tmp_path: Path) -> None
     assert second.end(without_effects=True).n == 300
 
 
-def test_of_a_closed_trial_rounded_effects_are_left_and_it_takes_no_more(session: Any, tmp_path: Path) -> None:
+def test_of_a_trial_that_has_ended_rounded_effects_are_left_and_it_takes_no_more(session: Any, tmp_path: Path) -> None:
     plan, rows = planned(covariates=[])
     source, store = Source(session, tmp_path / "in", rows), tmp_path / "store"
     source.add(600, 30)
@@ -228,10 +228,10 @@ def test_of_a_closed_trial_rounded_effects_are_left_and_it_takes_no_more(session
     assert stored.state == b""
     assert stored.final is not None
     assert stored.final.effects == folded(plan, source.added).read(TOLD).to_json()
-    with pytest.raises(fa.SealedError, match="foldaway effects"):
+    with pytest.raises(fa.EndedError, match="foldaway effects"):
         spark.load(store, plan)
     source.add(200)
-    with pytest.raises(fa.SealedError, match="takes no more records"):
+    with pytest.raises(fa.EndedError, match="takes no more records"):
         spark.fold_stream(source.stream(), plan, store=store, key=KEY)
 
 

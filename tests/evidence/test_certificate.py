@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from commands import foldaway
-from evidence_of import folded, sealed
+from evidence_of import ended, folded
 from foldaway.evidence.certificate import Certificate, issue
 from foldaway.evidence.ledger import (
     ANSWERED,
     AUDITED,
-    CLOSED,
+    ENDED,
     KEY_DESTROYED,
     KEY_IN_USE,
     REGISTERED,
@@ -63,10 +63,10 @@ def certified(file: Path, ledger: Ledger) -> Certificate:
     return issue(user_signer(), final.plan, final.effects, ledger, [("Sums", "of each outcome", 2)])
 
 
-def test_a_sealed_trial_gives_a_certificate_that_both_checks_accept(home: Path) -> None:
-    ledger = sealed(folded(), home / "state")
+def test_an_ended_trial_gives_a_certificate_that_both_checks_accept(home: Path) -> None:
+    ledger = ended(folded(), home / "state")
     assert [entry.kind for entry in ledger] == [
-        REGISTERED, KEY_IN_USE, WRITTEN, AUDITED, ANSWERED, CLOSED, KEY_DESTROYED,
+        REGISTERED, KEY_IN_USE, WRITTEN, AUDITED, ANSWERED, ENDED, KEY_DESTROYED,
     ]  # fmt: skip
     data = certified(home / "state", ledger).dumps()
     checked = verify(data, [ledger.lines[0].entry.hash], user_signer().key)
@@ -130,7 +130,7 @@ def altered(data: bytes, rng: random.Random) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("count", mostly_slow([50, 500], 50))
 def test_single_changes_are_all_found_by_both_checks(home: Path, count: int) -> None:
-    data = certified(home / "state", sealed(folded(), home / "state")).dumps()
+    data = certified(home / "state", ended(folded(), home / "state")).dumps()
     rng = random.Random(16)
     for _, changed, other in zip(range(count), changes(data, rng), altered(data, rng), strict=False):
         for each in (changed, other):
@@ -151,7 +151,7 @@ def told(plan: str, effects: str) -> list[Told]:
         (WRITTEN, {"records": 400}),
         (AUDITED, {"attacks": ["a"], "found": "nobody"}),
         (ANSWERED, {"effects": digest(effects), "tallies": ""}),
-        (CLOSED, {"records": 400, **about}),
+        (ENDED, {"records": 400, **about}),
         (KEY_DESTROYED, {"key": "ab"}),
     ]
 
@@ -179,7 +179,7 @@ LIES: dict[str, tuple[bytes, str]] = {
     "other effects": (forged(STORY, effects='{"a":1}'), "not the ones in the ledger"),
     "no effects": (forged(STORY, effects=None), "missing: the final effects"),
     "effects never answered": (forged([*STORY[:4], *STORY[5:]]), "not the ones in the ledger"),
-    "more after the close": (forged([*STORY, STORY[2]]), "goes on after the trial was closed"),
+    "more after the end": (forged([*STORY, STORY[2]]), "goes on after the trial ended"),
     "key kept": (forged(STORY[:-1]), "does not say that key ab was destroyed"),
     "issued by another": (forged(STORY, signer=OTHER), "signed with a key that has signed no entry"),
 }
@@ -208,7 +208,7 @@ def test_effects_of_a_form_that_nobody_knows_are_not_shown(home: Path) -> None:
 
 
 def test_every_entry_that_is_left_out_breaks_the_chain(home: Path) -> None:
-    ledger = sealed(folded(), home / "state")
+    ledger = ended(folded(), home / "state")
     for place in range(len(ledger.lines)):
         data = certified(home / "state", Ledger(ledger.lines[:place] + ledger.lines[place + 1 :])).dumps()
         assert verify(data).faults

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evidence_of import PLAN, folded, records, sealed
+from evidence_of import PLAN, ended, folded, records
 from foldaway.effects.door import TOLD
 from foldaway.evidence.ledger import ANSWERED, KEY_DESTROYED, KEY_IN_USE, MERGED, REGISTERED, WRITTEN, Ledger
 from foldaway.evidence.signing import Signer
@@ -73,7 +73,7 @@ def test_merged_trials_have_one_ledger_with_all_entries_of_both(home: Path) -> N
     assert list(chain_faults(whole.chronicle.ledger)) == []
     ledger = whole.chronicle.ledger
     assert ledger.merge(parts[0].chronicle.ledger, SIGNER) is ledger  # nothing new in it
-    ledger = sealed(whole, home / "whole")
+    ledger = ended(whole, home / "whole")
     assert kinds(ledger).count(KEY_DESTROYED) == 1  # they shared the user's key
 
 

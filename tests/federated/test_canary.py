@@ -102,7 +102,7 @@ def others_report(trial: Hosted) -> None:
             device.record({"revenue": float(i + k), **{name: float(i - k) for name in trial.plan.covariates}})
     report_all(devices, rounds=1)
     if trial.plan.mode == "scores":
-        trial.close(deadline=600)
+        trial.end(deadline=600)
         report_all(devices, rounds=1)
 
 

@@ -81,13 +81,13 @@ def test_every_mode_equals_kept_rows(case: str, server: Served) -> None:
     groups = groups_of(devices) if mode == "sums" else None
     states = report_all(devices)
     assert set(states) <= {"waiting for coefficients" if mode == "scores" else "counted", "pending"}
-    trial.close(deadline=600 if mode == "scores" else 0)
+    trial.end(deadline=600 if mode == "scores" else 0)
     states = report_all(devices)
     if mode == "scores":
-        trial.close(deadline=0)
+        trial.end(deadline=0)
         states = report_all(devices)
     assert set(states) == {"counted"}
-    answer = trial.close()
+    answer = trial.end()
     assert_as_kept_rows(trial.effects(), kept, rows, groups=groups)
     about = answer["federated"]
     assert about["enrolled"] == about["reported"]
@@ -141,9 +141,9 @@ def test_petersens_errors_with_firms_as_devices(what: str, mode: str, server: Se
     devices = devices_for(plan, rows, trial.link, threads=16)
     report_all(devices, rounds=1, threads=16)
     if mode == "scores":
-        trial.close(deadline=600)
+        trial.end(deadline=600)
         report_all(devices, rounds=1, threads=16)
-    about = trial.close(deadline=0)["federated"]
+    about = trial.end(deadline=0)["federated"]
     assert about["reported"] == {"none": 25, "firm": 500}
     row = trial.effects().filter(estimator="interacted", se_kind="CR1")[0]
     assert row.estimate == pytest.approx(coefficient, abs=5e-5)
@@ -180,9 +180,9 @@ def test_leverage_is_corrected_for_where_the_records_are(kind: str, server: Serv
     trial = Hosted(server, plan)
     devices = devices_for(plan, rows, trial.link)
     report_all(devices)
-    trial.close(deadline=600)
+    trial.end(deadline=600)
     report_all(devices)
-    trial.close(deadline=0)
+    trial.end(deadline=0)
     effects = trial.effects()
     for estimator in ("difference", "regression", "interacted"):
         found = effects.filter(estimator=estimator, se_kind=kind)[0].std_error
@@ -217,7 +217,7 @@ def test_who_drops_out_or_is_late_is_missing_and_the_rest_is_exact(mode: str, se
     gone, late, rest = devices[:4], devices[4:7], devices[7:]
     groups = groups_of(rest) if mode == "sums" else None
     report_all(rest)
-    about = trial.close(deadline=0)["federated"]
+    about = trial.end(deadline=0)["federated"]
     assert report_all(rest) == ["counted"] * len(rest)
     assert report_all(late) == ["missed"] * 3
     assert sum(about["missing"].values()) == 7
@@ -231,10 +231,10 @@ def test_in_mode_scores_missing_replies_change_the_errors_alone(server: Served) 
     trial = Hosted(server, plan)
     devices = devices_for(plan, rows, trial.link)
     report_all(devices)
-    trial.close(deadline=600)
+    trial.end(deadline=600)
     gone, late, rest = devices[:4], devices[4:6], devices[6:]
     report_all(rest)
-    about = trial.close(deadline=0)["federated"]
+    about = trial.end(deadline=0)["federated"]
     assert report_all(late) == ["missed"] * 2
     assert {device.report().state for device in gone} == {"missed"}
     assert sum(about["missing"].values()) == 6
@@ -273,10 +273,10 @@ def test_repeats_duplicates_and_any_order_change_nothing(mode: str, server: Serv
     chance.shuffle(devices)
     report_all(devices)
     open_still = False
-    trial.close(deadline=600)
+    trial.end(deadline=600)
     chance.shuffle(devices)
     report_all(devices)
-    about = trial.close(deadline=0)["federated"]
+    about = trial.end(deadline=0)["federated"]
     assert report_all(devices) == ["counted"] * len(devices)
     assert sum(about["reported"].values()) == sum(about["enrolled"].values()) == len(devices)
     assert_as_kept_rows(trial.effects(), kept, rows, groups=groups)
@@ -309,7 +309,7 @@ def test_a_lost_answer_is_as_good_as_a_late_one(server: Served) -> None:
             break
     lossy = False
     report_all(left)  # who is left has been lucky with no message yet, or is short of a cohort
-    trial.close(deadline=0)
+    trial.end(deadline=0)
     assert report_all(devices) == ["counted"] * len(devices)
     assert_as_kept_rows(trial.effects(), kept, rows)
 
@@ -366,7 +366,7 @@ def test_a_kill_between_enrolment_and_its_note_costs_nothing(server: Served) -> 
     report_all(devices[1:])
     with devices[0]._custody.changing() as kept:
         kept.enrolled = False
-    trial.close(deadline=600)  # takes no more devices, but reports of those it has
+    trial.end(deadline=600)  # takes no more devices, but reports of those it has
     assert devices[0].report().state == "counted"
 
 
@@ -374,7 +374,7 @@ def test_nobody_who_was_never_enrolled_gets_in_at_the_end(server: Served) -> Non
     _, plan, rows = trial_of("one-message", 20, "stranger", cohort=1)
     trial = Hosted(server, plan)
     report_all(devices_for(plan, rows, trial.link))
-    trial.close(deadline=600)
+    trial.end(deadline=600)
     stranger = device_in(plan, plan.control, trial.link)
     stranger.record(next(records[0] for arm, records in records_of(plan, rows) if arm == plan.control))
     assert stranger.report().state == "missed"
@@ -400,7 +400,7 @@ def test_the_status_says_what_the_last_report_did(server: Served, tmp_path: Path
 def test_who_joins_a_trial_that_has_ended_is_told_so_and_keeps_nothing(server: Served, tmp_path: Path) -> None:
     trial = Hosted(server, simple_plan("over"))
     device = hosted_device(trial, tmp_path / "home")
-    trial.close(without_effects=True)
+    trial.end(without_effects=True)
     device.record({"y": 10.0})
     wait_for(device)
     assert device.status.state == "missed"
@@ -420,7 +420,7 @@ def test_what_travels_says_nothing_about_who(server: Served) -> None:
     trial.link = Between(link, listening)
     devices = devices_for(plan, rows, trial.link)
     report_all(devices)
-    trial.close(deadline=600)
+    trial.end(deadline=600)
     report_all(devices)
     identities = {state_of(device).identity.encode() for device in devices}
     assert len(identities) == len(devices)
@@ -485,7 +485,7 @@ def test_who_reports_and_forgets_is_counted_even_if_the_coordinator_crashes(
         assert again.report().state == "leaving"
         assert [other.report().state for other in others] == ["pending", "counted"]
         assert again.report().state == "forgotten"
-        about = trial.close(deadline=0, without_effects=True)["federated"]
+        about = trial.end(deadline=0, without_effects=True)["federated"]
         assert sum(about["reported"].values()) == 3
         assert vars(kept_in(tmp_path / "home", plan.name)) == vars(State(plan.fingerprint, stage="forgotten"))
 
@@ -537,7 +537,7 @@ def test_who_leaves_a_trial_that_has_ended_keeps_nothing(server: Served, tmp_pat
     trial = Hosted(server, simple_plan("leaving-late"))
     device = pending_device(trial, tmp_path / "home")
     device.forget(keep_report=True)
-    trial.close(without_effects=True)  # leaves out who is no cohort
+    trial.end(without_effects=True)  # leaves out who is no cohort
     assert device.report().state == "forgotten"
 
 

@@ -15,7 +15,7 @@ import pytest
 import foldaway as fa
 from devices import wait_for
 from foldaway.effects.door import OWN
-from foldaway.federated.coordinator.closing import CloseRequest
+from foldaway.federated.coordinator.ending import EndRequest
 from foldaway.federated.modes import MODES
 from foldaway.inference.few_units import welch_degrees
 from foldaway.service.collecting.answers import Answer
@@ -59,9 +59,9 @@ class Run:
             ghost.record({"y": 0.0})
             wait_for(ghost)  # which enrols
         _report(some)
-        service.close(name, CloseRequest(deadline=600))
+        service.end(name, EndRequest(deadline=600))
         _report(some[: devices - silent])
-        self.answer: Answer = service.close(name, CloseRequest(deadline=0))
+        self.answer: Answer = service.end(name, EndRequest(deadline=0))
         self.effects = fa.Effects.from_json(bytes(self.answer.effects))
 
 
@@ -83,8 +83,7 @@ def test_devices_that_never_sent_anything_change_no_error_and_are_told_in_round_
     assert "60 enrolled, 40 with records in the effects, 40 replied (a 20 of 20, b 20 of 20)." in told
     assert "Each of these counts is rounded" in told
     assert (
-        "Not in the effects: 20 enrolled devices, which sent no moments before the close, or whose moments waited"
-        in told
+        "Not in the effects: 20 enrolled devices, which sent no moments before the end, or whose moments waited" in told
     )
     assert "Integrity: all here" in told
     assert "missing replies" not in told

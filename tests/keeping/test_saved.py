@@ -188,7 +188,7 @@ def test_without_a_place_for_the_users_key_a_state_is_not_saved_under_one_that_i
 
 
 @pytest.mark.usefixtures("home")
-def test_of_a_sealed_trial_a_file_holds_rounded_effects_and_nothing_else(tmp_path: Path) -> None:
+def test_of_a_trial_that_has_ended_a_file_holds_rounded_effects_and_nothing_else(tmp_path: Path) -> None:
     trial, file = folded(smallest_cell=5, cohort=20, unit="user"), tmp_path / "state"
     rounded = trial.read(TOLD).to_json()
     trial.end(without_effects=True)
@@ -199,11 +199,11 @@ def test_of_a_sealed_trial_a_file_holds_rounded_effects_and_nothing_else(tmp_pat
     assert saved.final.effects == rounded
     assert rounded != trial.effects().to_json()
     assert fa.Plan.loads(saved.final.plan) == trial.plan
-    with pytest.raises(fa.SealedError, match="the trial has ended and its tallies are destroyed"):
+    with pytest.raises(fa.EndedError, match="the trial has ended and its tallies are destroyed"):
         fa.Trial.load(file)
 
 
-def test_a_trial_too_small_for_effects_is_sealed_without_any(tmp_path: Path) -> None:
+def test_a_trial_too_small_for_effects_ends_without_any(tmp_path: Path) -> None:
     trial = folded(KEY)  # 60 people, and the cohort is 100
     trial.end(without_effects=True)
     trial.save(tmp_path / "state")

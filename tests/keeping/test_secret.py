@@ -6,7 +6,7 @@ from operator import methodcaller
 
 import pytest
 
-from foldaway.errors import FoldawayError, PlanError, SealedError
+from foldaway.errors import EndedError, FoldawayError, PlanError
 from foldaway.keeping.secret import LENGTH, Secret
 from resampling import KEY
 
@@ -59,7 +59,7 @@ def test_a_destroyed_key_is_overwritten_and_answers_nothing() -> None:
     assert bytes(buffer) == bytes(LENGTH)
     assert held == [True, False]
     for ask in (Secret.reveal, Secret.mark, Secret.of_groups, Secret.of_files, OF_UNITS):
-        with pytest.raises(SealedError, match="destroyed"):
+        with pytest.raises(EndedError, match="destroyed"):
             ask(secret)
     secret.destroy()  # once more does no harm
 

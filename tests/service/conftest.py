@@ -50,7 +50,6 @@ def service(store: Store) -> Service:
 
 @pytest.fixture
 def exact_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numbers of records as they are, which nobody is told, to see who is counted; few devices may end a trial."""
-    monkeypatch.setattr("foldaway.service.collecting.device_trials.why_none", lambda plan, told: None)
+    """Numbers of records as they are, which nobody is told, to see who is counted."""
     for module in ("service", "record_trials", "device_trials"):
         monkeypatch.setattr(f"foldaway.service.collecting.{module}.round_count", int)

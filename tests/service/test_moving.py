@@ -46,7 +46,7 @@ def filled(folder: Place) -> tuple[dict[str, Any], str]:
         service.create(json.dumps(PLAN | {"name": name}), team="red")
         for batch in (1, 2, 3):
             sent(service, name, batch)
-    service.close("ended")
+    service.end("ended")
     _, text = store.tokens.issue(Wanted("read", "records", label="wall", expires_in=10**6))
     found = said(service)
     store.close()
@@ -137,6 +137,11 @@ def test_what_cannot_be_moved_stays_as_it_is(folder: Place, database: Place, mon
 
     with pytest.raises(FoldawayError, match="something is in that database already"):
         moving.move(settings, database.where)
+    versions = Path(folder.where, "version.keys")
+    versions.rename(versions.with_name("elsewhere"))
+    with pytest.raises(FoldawayError, match=r"version keys in another file \(--version-keys\), move that file there"):
+        moving.move(settings, database.where)
+    versions.with_name("elsewhere").rename(versions)
     database.sql("DELETE FROM foldaway_tokens")
     monkeypatch.setattr("foldaway.service.database.store.copy", broken)
     with pytest.raises(FoldawayError, match="refused"):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
+from foldaway.federated.coordinator.ending import EndRequest
 from foldaway.federated.messages import GroupSums, Moments, encoded
 from foldaway.service.collecting.service import Service
 from foldaway.service.database import migrations
@@ -77,8 +78,8 @@ def test_open_trials_go_on_after_an_upgrade(
         reports = [in_json(mode, bytes.fromhex(report)) for report in left["reports"][mode]]
         outcomes = service.devices.receive(mode, "reports", reports)
         assert [outcome.repeated for outcome in outcomes] == [True] * 4 + [False] * 2  # type: ignore[union-attr]
-        # Device j has 2^j records, so this is each of the six once. Their last two wait for a cohort, or for the close.
-        assert service.close(mode).records == 2**6 - 1
-    service.close("records")
-    assert {row.status for row in service.store.trials()} == {"closed"}
+        # Device j has 2^j records, so this is each of the six once. Their last two wait for a cohort, or for the end.
+        assert service.end(mode, EndRequest(without_effects=True)).records == 2**6 - 1
+    service.end("records")
+    assert {row.status for row in service.store.trials()} == {"ended"}
     service.store.close()

@@ -70,9 +70,9 @@ def test_a_server_killed_at_any_step_counts_every_batch_once(
         assert answer["durable"] == 3
         assert keys_in(file) == 1
         assert send(server, 4).json()["durable"] == 4
-        closed = server.ask("POST", "/v1/trials/kept/close", json={"exact": True}).json()
+        ended = server.ask("POST", "/v1/trials/kept/end", json={"exact": True}).json()
         assert keys_in(file) == 0
-    effect = closed["effects"]["effects"][0]
+    effect = ended["effects"]["effects"][0]
     kept = [row for sequence in range(1, 5) for row in rows(SIZE, SIZE * sequence)]
     means = {arm: np.mean([row["y"] for row in kept if row["group"] == arm]) for arm in "ab"}
     assert effect["n"] == len(kept)
@@ -99,24 +99,24 @@ def test_servers_on_one_database_need_one_file(postgres: Postgres, served_from: 
         with two:
             two.admin = one.admin
             assert send(two, 2).json()["durable"] == 2
-            # The second reads what the first has stored, and its close ends that, too.
+            # The second reads what the first has stored, and its end ends that, too.
             assert keys_in(shared) == 2
             for server, sequence in ((one, 3), (two, 4)):
                 assert send(server, sequence).json()["durable"] == sequence
-            closed = two.ask("POST", "/v1/trials/kept/close", json={"exact": True}).json()
-            assert closed["effects"]["effects"][0]["n"] == 4 * SIZE
+            ended = two.ask("POST", "/v1/trials/kept/end", json={"exact": True}).json()
+            assert ended["effects"]["effects"][0]["n"] == 4 * SIZE
             assert keys_in(shared) == 0
     postgres.drop(address)
 
 
-def test_a_lost_file_leaves_closed_trials_readable(served_from: Nursery, tmp_path: Path) -> None:
+def test_a_lost_file_leaves_trials_that_have_ended_readable(served_from: Nursery, tmp_path: Path) -> None:
     server = Served(tmp_path / "server", served_from)
     file = server.data / "version.keys"
     with server:
-        for name in ("kept", "closed"):
+        for name in ("kept", "ended"):
             server.create(name)
         assert send(server, 1).json()["durable"] == 1
-        assert server.ask("POST", "/v1/trials/closed/close", json={"without_effects": True}).status_code == 200
+        assert server.ask("POST", "/v1/trials/ended/end", json={"without_effects": True}).status_code == 200
         server.stop()
         file.unlink()
         server.start(wait=False)
@@ -124,15 +124,15 @@ def test_a_lost_file_leaves_closed_trials_readable(served_from: Nursery, tmp_pat
         assert f"bring back {file}" in server.said()
         file.touch(0o600)  # as docs/deployment.md says, where there is no other copy
         server.start()
-        assert server.ask("GET", "/v1/trials/closed").json()["status"] == "closed"
+        assert server.ask("GET", "/v1/trials/ended").json()["status"] == "ended"
         refused = send(server, 2)
         assert refused.status_code == 503
         assert "restore the database and this file from the same backup" in json.dumps(refused.json())
         listed = server.ask("GET", "/v1/trials").json()
-        assert {"kept", "closed"} <= {
+        assert {"kept", "ended"} <= {
             trial["name"] for trial in (listed if isinstance(listed, list) else listed["trials"])
         }
-        assert server.ask("POST", "/v1/trials/kept/close").status_code == 503
-        closed = server.ask("POST", "/v1/trials/kept/close", json={"without_effects": True}).json()
-        assert (closed["effects"], closed["records"], closed["left_out"]) == (None, 0, SIZE)
+        assert server.ask("POST", "/v1/trials/kept/end").status_code == 503
+        ended = server.ask("POST", "/v1/trials/kept/end", json={"without_effects": True}).json()
+        assert (ended["effects"], ended["records"], ended["left_out"]) == (None, 0, SIZE)
     assert os.stat(file).st_mode & 0o777 == 0o600

@@ -8,7 +8,7 @@ from postgres import Postgres
 from studies import disk_attacks as attacks
 
 
-def test_former_states_of_a_closed_trial_are_noise_in_tables_and_log(postgres: Postgres) -> None:
+def test_former_states_of_a_trial_that_has_ended_are_noise_in_tables_and_log(postgres: Postgres) -> None:
     with attacks.undefended():
         found = attacks.database_attack(postgres, 3, seed=2)
     assert found[attacks.STATES] == 3

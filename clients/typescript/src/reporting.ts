@@ -8,7 +8,7 @@ import type { Mode } from "./modes/mode.js"
 import type { Plan } from "./plan.js"
 
 const UNKNOWN = 404
-const CLOSED = 410
+const ENDED = 410
 
 export class Reporting {
   #agreed = false
@@ -42,13 +42,13 @@ export class Reporting {
         try {
           await this.enrol(drawn.arm, until)
         } catch (refused) {
-          if (!has(refused, CLOSED)) throw refused // a kill may have come between an answer and the note of it here
+          if (!has(refused, ENDED)) throw refused // a kill may have come between an answer and the note of it here
         }
         await this.#make(drawn)
       }
       status = await this.#deliver(until)
     } catch (refused) {
-      if (!has(refused, CLOSED)) throw refused
+      if (!has(refused, ENDED)) throw refused
       status = await this.#over("missed")
     }
     return status

@@ -52,7 +52,7 @@ class StreamFile(TrialFile[StreamPositions]):
         Raises:
             SourceError: It is of another stream.
         """
-        durable = self._ended() if is_closed(self.folder) else super().read()
+        durable = self._ended() if has_ended(self.folder) else super().read()
         if (other := durable.reached.stream) != self._beginning.stream:
             raise SourceError(f"the store {self.folder} belongs to another stream ({other}); name another folder.")
         return durable
@@ -64,7 +64,7 @@ class StreamFile(TrialFile[StreamPositions]):
         return Durable(trial, self._beginning if saved.positions is None else self._its(saved.positions))
 
 
-def is_closed(folder: Path) -> bool:
+def has_ended(folder: Path) -> bool:
     """Whether only the effects are left of the trial in a folder; no key is needed to see that."""
     path = folder / STATE
     return path.exists() and not is_encrypted(path)

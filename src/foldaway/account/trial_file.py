@@ -64,7 +64,7 @@ class TrialFile(AccountStore[Trial, P], Generic[P]):
 
         Raises:
             StateError: It is damaged, or is of another plan, key or kind of source.
-            SealedError: The trial has ended.
+            EndedError: The trial has ended.
         """
         if self._resume is None or (self._resume == self.path and not self.path.exists()):
             return Durable(Trial(self._plan, key=self._key), self._beginning)

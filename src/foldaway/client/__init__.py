@@ -159,7 +159,7 @@ class Client(Questions):
         return int(self.progress(trial)["durable"])
 
     def progress(self, trial: str) -> dict[str, Any]:
-        """The same as ``durable``, and whether the trial is ``closed``."""
+        """The same as ``durable``, and whether the trial is ``ended``."""
         return self._stream(trial).progress()
 
     def _stream(self, trial: str) -> Stream:

@@ -42,11 +42,11 @@ class Questions:
         return self._asking.ask("GET", f"/v1/trials/{trial}/report" + ("/exact" if exact else "")).decode()
 
     def certificate(self, trial: str) -> bytes:
-        """The certificate of a closed trial, as the file that `foldaway verify` checks."""
+        """The certificate of a trial that has ended, as the file that `foldaway verify` checks."""
         return canonical(self._asking.ask_json("GET", f"/v1/trials/{trial}/certificate"), indent=1) + b"\n"
 
     def remove(self, trial: str) -> None:
-        """Remove a closed trial from the server, with all that is stored of it and its tokens."""
+        """Remove a trial that has ended from the server, with all that is stored of it and its tokens."""
         self._asking.ask_json("DELETE", f"/v1/trials/{trial}")
 
     def outlook(
@@ -109,7 +109,7 @@ class Questions:
         """
         flags = {"without_effects": without_effects or None, "exact": exact or None}
         wanted = _said(deadline=deadline, share=share, **flags)
-        return self._asking.ask_json("POST", f"/v1/trials/{trial}/close", **({"json": wanted} if wanted else {}))
+        return self._asking.ask_json("POST", f"/v1/trials/{trial}/end", **({"json": wanted} if wanted else {}))
 
 
 def _said(**settings: object) -> dict[str, object]:

@@ -6,6 +6,7 @@ They come as tables of any kind, and are sent as Arrow, whole or in two parts.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Mapping
 from os import PathLike
 from typing import Any
 from urllib.parse import quote
@@ -14,11 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foldaway.asking import Asking
-from foldaway.errors import RecordError, ServerError
+from foldaway.errors import RecordError, ServerError, instead_of
 
 ARROW = "application/vnd.apache.arrow.stream"
 
 _MOST_AGAIN = 1_000
+
+_BATCHES = "a batch is a table, a dict of columns or a list of dicts"
 
 
 class Stream:
@@ -37,7 +40,7 @@ class Stream:
         self.held: deque[tuple[int, int, bytes]] = deque()
 
     def progress(self) -> dict[str, Any]:
-        """What is ``durable``, and whether the trial is ``closed``; the first batch goes on from there."""
+        """What is ``durable``, and whether the trial is ``ended``; the first batch goes on from there."""
         answer = self._asking.ask_json("GET", f"/v1/trials/{self.trial}/producers/{quote(self._producer, safe='')}")
         durable = int(answer["durable"])
         if self._last is None:
@@ -102,21 +105,50 @@ class Stream:
 
 
 def table_of(batch: Any) -> pa.Table:
-    """Any kind of batch as a table.
+    """Any kind of batch as a table: of records that are dicts, every column that one of them has.
 
     Raises:
-        RecordError: It is the name of a file.
+        RecordError: It is the name of a file, a single record, no table at all, or has a column of several types.
+
+    Example:
+        >>> table_of([{"variant": "new"}, {"variant": "old", "revenue": 2.5}])["revenue"].to_pylist()
+        [None, 2.5]
     """
     if isinstance(batch, str | bytes | PathLike):
-        raise RecordError(
-            "a batch is a table, a dict of columns or a list of dicts, not the name of a file. `foldaway send TRIAL "
-            "FILE` sends files."
-        )
+        raise RecordError(f"{_BATCHES}, not the name of a file. `foldaway send TRIAL FILE` sends files.")
     if hasattr(batch, "__arrow_c_stream__"):
         return pa.table(batch)
     if hasattr(batch, "__arrow_c_array__"):
         return pa.Table.from_batches([pa.record_batch(batch)])
-    return pa.table(batch) if isinstance(batch, dict) else pa.Table.from_pylist(list(batch))
+    columns = batch if isinstance(batch, Mapping) else _columns_of(batch)
+    arrays = {name: _array(name, values) for name, values in columns.items()}
+    if len(lengths := {len(array) for array in arrays.values()}) > 1:
+        raise RecordError(f"nothing was sent: the columns have different lengths ({', '.join(map(str, lengths))}).")
+    return pa.table(arrays)
+
+
+def _columns_of(batch: Any) -> dict[str, list[Any]]:
+    if not isinstance(batch, Iterable):
+        raise RecordError(f"cannot send {type(batch).__name__}: {_BATCHES}.")
+    records = list(batch)
+    if not all(isinstance(record, Mapping) for record in records):
+        raise RecordError(f"nothing was sent: of a list, each record must be a dict; {_BATCHES}.")
+    names = dict.fromkeys(name for record in records for name in record)
+    return {str(name): [record.get(name) for record in records] for name in names}
+
+
+def _array(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
+    """A column. What Arrow cannot take is refused without Arrow's sentence, which quotes the value."""
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise RecordError(f"the column {name!r} is not a sequence; for a single record, send a list of one dict.")
+    several = RecordError(
+        f"nothing was sent: in the column {name!r}, values have several types, or one that cannot be sent. Write them "
+        "all as numbers, or all as text."
+    )
+    with instead_of(Exception, several):
+        return pa.array(values if hasattr(values, "dtype") else list(values))
 
 
 def halves(table: pa.Table, unit: str | None) -> list[pa.Table]:

@@ -103,7 +103,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.estimate is None or self.control_level is None else self.control_level + self.estimate
 
 
-def told(number: float | None) -> float | None:
+def defined(number: float | None) -> float | None:
     """The number as a row has it: None where it is none, such as NaN."""
     return number if number is not None and math.isfinite(number) else None
 

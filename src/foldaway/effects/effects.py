@@ -31,7 +31,7 @@ from foldaway.effects.percent import in_percent
 from foldaway.effects.scorecard import as_text, explanations, scorecard
 from foldaway.effects.segment import BySegment, in_short
 from foldaway.effects.verdict import Verdict, verdicts_of
-from foldaway.errors import UNREADABLE, StateError, TooEarly, instead_of, many
+from foldaway.errors import UNREADABLE, StateError, TooEarly, instead_of, joined, many
 from foldaway.inference.differing import JointTest
 from foldaway.inference.loss import Loss
 from foldaway.inference.sample_ratio import SampleRatio
@@ -215,7 +215,10 @@ class Effects(Findings):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """The effects in a file: what is left of a trial that has ended, or effects that were written as JSON.
+        """The effects in a file: what is left of a trial that has ended, or effects as JSON.
+
+        JSON is what `to_json` wrote, what a server answered (``foldaway effects NAME --json``), or the
+        ``effects.json`` of an archive.
 
         Args:
             path: The file.
@@ -237,13 +240,21 @@ class Effects(Findings):
         with instead_of(OSError, lambda error: StateError(f"cannot read {path}: {error.strerror}.")):
             data = read_file(Path(path))
         if not is_saved(data):
-            with instead_of(UNREADABLE, StateError(f"{path} is not a foldaway state, and no effects as JSON.")):
-                return cls.from_json(data)
+            with instead_of(UNREADABLE, StateError(f"{path} is not a foldaway state, and holds no effects as JSON.")):
+                return cls._answered(data)
         if is_encrypted(Path(path)) or (final := load(path).final) is None:
             raise StateError(f"{path} is the state of a trial that goes on: fa.Trial.load(path).effects() reads it.")
         if final.effects is None:
             raise TooEarly(f"{path}: the trial ended without effects, since too few units had come.")
         return replace(cls.from_json(final.effects), final=True)
+
+    @classmethod
+    def _answered(cls, data: bytes) -> Self:
+        """The effects in JSON: by themselves, or in a server's answer, which says whether they are final."""
+        about = msgspec.json.decode(data)
+        if not isinstance(about["effects"], dict):
+            return cls.from_json(data)
+        return replace(cls.from_json(msgspec.json.encode(about["effects"])), final=about["final"])
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
@@ -296,7 +307,7 @@ def _legend(effects: Findings) -> str:
     said = [_LOOKS, *tested(effects, dict.fromkeys(row.outcome for row in effects))]
     if adjusting:
         verbs = "uses the covariates and is" if len(adjusting) == 1 else "use the covariates and are"
-        said.append(f"{' and '.join(adjusting).capitalize()} {verbs} usually more precise.")
+        said.append(f"{joined(adjusting).capitalize()} {verbs} usually more precise.")
     return " ".join(said)
 
 

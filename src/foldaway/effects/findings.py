@@ -41,7 +41,7 @@ class Findings(Sequence[Effect], Tabular):
             lost different shares, or that too many records were dropped.
         notes: What else the reader should know.
         rounded: Whether they are told to others, and so rounded that no person's value can be worked out.
-        final: Whether the trial is closed: no more records come. What is stored of it stays as it was told, and becomes
+        final: Whether the trial has ended: no more records come. What is stored of it stays as it was told, and becomes
             final when it is read.
         plan: The plan that asked for them.
         joint: Where there are several arms, by outcome a test of whether any of them differs from the control.

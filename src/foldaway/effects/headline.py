@@ -95,7 +95,7 @@ def _leading(effects: Findings, there: Sequence[str]) -> str:
         return next((name for name in plan.estimators if name in there), there[0])
     # Whether each arm has records enough to be adjusted on its own.
     large = min(effects.sample_ratio.observed.values(), default=0) >= _ENOUGH * len(plan.regressors)
-    if plan.mode is not None and MODES[plan.mode].at_close:
+    if plan.mode is not None and MODES[plan.mode].at_end:
         large = False  # its error is not the population's: see `analysis`
     fit = [name for name in there if large or not ESTIMATORS[name].by_arm]
     return best(ESTIMATORS, fit or there[:1])

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from textwrap import fill
 
-from foldaway.effects.effect import Effect, told
+from foldaway.effects.effect import Effect, defined
 from foldaway.table import ABSENT, number
 
 
@@ -24,11 +24,11 @@ def interval_text(
         ('≤ 0.002000', '≥ 0.50')
     """
     text = text if places is None else partial(number, places=places)
-    if lower == -math.inf and told(upper) is not None:
+    if lower == -math.inf and defined(upper) is not None:
         return f"≤ {text(upper)}"
-    if upper == math.inf and told(lower) is not None:
+    if upper == math.inf and defined(lower) is not None:
         return f"≥ {text(lower)}"
-    if told(lower) is None or told(upper) is None:
+    if defined(lower) is None or defined(upper) is None:
         return ABSENT
     return f"[{text(lower)}, {text(upper)}]"
 
@@ -40,7 +40,7 @@ def reach_text(lower: float | None, upper: float | None, places: int | None = No
         >>> reach_text(0.5, 2.5, places=1), reach_text(0.5, math.inf, places=1)
         ('±1.0', '≥ 0.5')
     """
-    if told(lower) is None or told(upper) is None:
+    if defined(lower) is None or defined(upper) is None:
         return interval_text(lower, upper, places)
     assert lower is not None
     assert upper is not None
@@ -54,7 +54,7 @@ def p_text(p: float | None) -> str:
         >>> p_text(1e-9), p_text(0.03456)
         ('<0.001', '0.035')
     """
-    if p is None or told(p) is None:
+    if p is None or defined(p) is None:
         return ABSENT
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
@@ -77,7 +77,7 @@ def percent_text(share: float | None) -> str:
         >>> percent_text(0.02143), percent_text(-1.5), percent_text(1e9)
         ('+2.14 %', '-150 %', '+1e+11 %')
     """
-    percent = None if share is None else told(100 * share)
+    percent = None if share is None else defined(100 * share)
     if percent is None:
         return ABSENT
     if abs(percent) >= 99_999:

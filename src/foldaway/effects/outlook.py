@@ -135,7 +135,7 @@ def outlook_of(
     """What the trial can still find; `Effects.outlook` says how to ask."""
     now = sum(effects.counts.values())
     if effects.final:
-        raise EstimateError("the trial is closed: its effects are final, and no more records come.")
+        raise EstimateError("the trial has ended: its effects are final, and no more records come.")
     if sequential and effects.plan.looks is not None:
         raise EstimateError("a plan with `looks` has no intervals for any number of looks: leave out `sequential`.")
     if records is not None and days is not None:

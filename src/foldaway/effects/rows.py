@@ -6,8 +6,7 @@ import math
 from functools import partial
 from typing import Any
 
-from foldaway.effects.effect import Effect, end, row_of
-from foldaway.effects.effect import told as number_or_none
+from foldaway.effects.effect import Effect, defined, end, row_of
 from foldaway.effects.found import Found
 from foldaway.effects.reasons import CONSTANT, PLANNED, few_carry
 from foldaway.effects.released import widening
@@ -52,7 +51,7 @@ def _point(plan: Plan, found: Found, claim: Claim) -> ArmEffect:
         return ArmEffect(reliable=False, why=found.why)
     if found.no_error:
         apart, base = float(difference_of(levels, 1).estimate), float(levels.value[0])
-        point = ArmEffect(number_or_none(apart), number_or_none(base), reliable=False, why=found.no_error)
+        point = ArmEffect(defined(apart), defined(base), reliable=False, why=found.no_error)
     else:
         point = _compared(plan, found, levels, claim)
     if point.reliable and not (point.std_error and math.isfinite(point.std_error)):

@@ -73,11 +73,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         verdict: The verdict, for a single look.
         anytime: The verdict that holds however often one looks.
         words: The verdict as people read it: the stronger finding of the two; with “, one look” where it holds for a
-            single look alone, and without “yet” once the trial is closed.
+            single look alone, and without “yet” once the trial has ended.
         why: Why there is no verdict, or none that holds at any time.
         more_records: About how many more records it takes until a verdict holds at any time (where there is no such
             test, for a single look), if the effect stays as it is; None if it holds, or if that cannot be told. Of a
-            closed trial, how many it would have taken.
+            ended trial, how many it would have taken.
     """
 
     outcome: str

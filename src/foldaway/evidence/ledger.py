@@ -26,7 +26,7 @@ WRITTEN = "state written"
 MERGED = "states merged"
 AUDITED = "audited"
 ANSWERED = "effects answered"
-CLOSED = "trial closed"
+ENDED = "trial ended"
 KEY_DESTROYED = "key destroyed"
 
 KINDS: dict[str, dict[str, type | tuple[type, ...]]] = {
@@ -36,7 +36,7 @@ KINDS: dict[str, dict[str, type | tuple[type, ...]]] = {
     MERGED: {},
     AUDITED: {"attacks": list, "found": str},
     ANSWERED: {"effects": str, "tallies": str},
-    CLOSED: {"records": (int, type(None)), "version": str, "package": str},
+    ENDED: {"records": (int, type(None)), "version": str, "package": str},
     KEY_DESTROYED: {"key": str},
 }
 """Every kind of entry, and what its content is."""
@@ -83,9 +83,9 @@ class Ledger(msgspec.Struct, frozen=True):
     """The entries of a trial, each after all that it names.
 
     Example:
-        >>> ledger = Ledger().add(Signer(bytes(32)), REGISTERED, {"fingerprint": "5a"}).add(Signer(bytes(32)), CLOSED)
+        >>> ledger = Ledger().add(Signer(bytes(32)), REGISTERED, {"fingerprint": "5a"}).add(Signer(bytes(32)), ENDED)
         >>> [entry.kind for entry in ledger], ledger.lines[1].entry.previous == [ledger.lines[0].entry.hash]
-        (['plan registered', 'trial closed'], True)
+        (['plan registered', 'trial ended'], True)
     """
 
     lines: list[SignedEntry] = []
@@ -106,9 +106,9 @@ class Ledger(msgspec.Struct, frozen=True):
         return next((line.entry for line in reversed(self.lines) if line.entry.kind in kinds), None)
 
     @property
-    def closed(self) -> bool:
+    def ended(self) -> bool:
         """Whether the trial has ended."""
-        return self.last(CLOSED) is not None
+        return self.last(ENDED) is not None
 
     def keys_left(self) -> list[str]:
         """The marks of keys that were in use and are not noted as destroyed."""

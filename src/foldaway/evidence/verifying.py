@@ -16,7 +16,7 @@ from foldaway.evidence.certificate import FORMAT, Body, Certificate
 from foldaway.evidence.ledger import (
     ANSWERED,
     AUDITED,
-    CLOSED,
+    ENDED,
     KEY_DESTROYED,
     KEY_IN_USE,
     KINDS,
@@ -156,18 +156,18 @@ def _in_story(body: Body, ledger: Ledger) -> Iterator[str]:
     answered = ledger.last(ANSWERED)
     if body.effects is not None and (answered is None or answered.content["effects"] != digest(body.effects)):
         yield "The effects in this file are not the ones in the ledger."
-    closed = ledger.last(CLOSED)
-    if closed is None:
+    ended = ledger.last(ENDED)
+    if ended is None:
         if body.effects is None:
             yield "A step is missing: the certificate of an open trial has effects."
         return
-    if set(kinds[kinds.index(CLOSED) + 1 :]) - {KEY_DESTROYED}:
-        yield "The ledger goes on after the trial was closed."
-    if (closed.content["records"] is None) != (body.effects is None):
+    if set(kinds[kinds.index(ENDED) + 1 :]) - {KEY_DESTROYED}:
+        yield "The ledger goes on after the trial ended."
+    if (ended.content["records"] is None) != (body.effects is None):
         yield "A step is missing: the final effects."
     tallied = max((place for place, kind in enumerate(kinds) if kind in (REGISTERED, WRITTEN, MERGED)), default=0)
     if AUDITED not in kinds[tallied:] and "release" not in json.loads(body.plan):
-        yield "A step is missing: the audit of the last tallies, before the close."
+        yield "A step is missing: the audit of the last tallies, before the end."
     for key in ledger.keys_left():
         yield (
             f"A step is missing: the ledger does not say that key {key} was destroyed. `foldaway end STATE`, with "
@@ -184,9 +184,9 @@ def _proven(body: Body, ledger: Ledger, heads: Sequence[str]) -> Iterator[str]:
     )
     if body.effects is not None:
         yield "The effects in this file are the ones that the ledger names."
-    if ledger.closed:
+    if ledger.ended:
         checked = "the keys" if ledger.last(AUDITED) is None else "the audit and the keys"  # a release needs no audit
-        yield f"No step is missing from the registration of the plan to the close, {checked} included."
+        yield f"No step is missing from the registration of the plan to the end, {checked} included."
     for head in heads:
         number, entry = next((n, e) for n, e in enumerate(entries, start=1) if e.hash.startswith(head))
         yield (
@@ -202,7 +202,7 @@ _EVENTS = {
     MERGED: "the tallies of trials that ran apart were merged.",
     AUDITED: "the tallies were audited with simulated attacks: {solved}.",
     ANSWERED: "effects were shown to others (SHA-256 {effects:.16}…).",
-    CLOSED: "the trial was closed{count}, and its tallies were deleted.",
+    ENDED: "the trial has ended{count}, and its tallies were deleted.",
     KEY_DESTROYED: "the secret key {key} was destroyed.",
 }
 
@@ -246,7 +246,7 @@ def _unproven(read: Certificate, ledger: Ledger, heads: Sequence[str], signer: s
         "That arms were concealed. Arms from `plan.assign` are public: anybody who has the plan in this file and an "
         "identifier can compute them. Arms from `trial.assign` cannot be computed without the trial's key."
     )
-    if not ledger.closed:
+    if not ledger.ended:
         yield "That anything was destroyed: the trial is still open, and its tallies and its key still exist."
     keys = sorted({read.key, *(entry.key for entry in ledger)})
     if signer is None:

@@ -31,7 +31,7 @@ Whole = Annotated[int, msgspec.Meta(ge=0, le=MOST_RECORDS)]
 Numbers = Annotated[bytes, msgspec.Meta(max_length=MOST_BYTES)]
 """Float64, little-endian, one after the other; base64 in JSON."""
 
-Stage = Literal["open", "replying", "closed"]
+Stage = Literal["open", "replying", "ended"]
 
 Kind = Literal["enrolments", "moments", "reports"]
 """The three that a device sends; a mode says what a report is."""
@@ -159,11 +159,11 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class Coefficients(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the coordinator publishes when it closes a trial in mode scores.
+    """What the coordinator publishes when it ends a trial in mode scores.
 
     Attributes:
-        stage: ``"replying"`` while replies count, then ``"closed"``.
-        deadline: Until when, in seconds since 1970. What follows is empty once the trial is closed.
+        stage: ``"replying"`` while replies count, then ``"ended"``.
+        deadline: Until when, in seconds since 1970. What follows is empty once the trial has ended.
         frame: The upper triangle of the frame F, made of all arms' records: rows go through it, z F⁻¹, before
             anything else.
         models: The regressions to reply to, in this order.

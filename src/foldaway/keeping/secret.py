@@ -6,7 +6,7 @@ import secrets
 from hashlib import blake2b
 from pathlib import Path
 
-from foldaway.errors import PlanError, SealedError, SourceError
+from foldaway.errors import EndedError, PlanError, SourceError
 from foldaway.keeping.disk import make_file
 from foldaway.keeping.planted import require_own
 
@@ -26,7 +26,7 @@ class Secret:
         >>> secret.destroy()
         >>> secret.of_groups()
         Traceback (most recent call last):
-        foldaway.errors.SealedError: the trial has ended: its key was destroyed, so no further record can be folded.
+        foldaway.errors.EndedError: the trial has ended: its key was destroyed, so no further record can be folded.
     """
 
     def __init__(self, key: bytes | bytearray | None = None) -> None:
@@ -45,7 +45,7 @@ class Secret:
     def reveal(self) -> bytes:
         """The key, for another worker of the same trial."""
         if not self._key:
-            raise SealedError("the trial has ended: its key was destroyed, so no further record can be folded.")
+            raise EndedError("the trial has ended: its key was destroyed, so no further record can be folded.")
         return bytes(self._key)
 
     def mark(self) -> bytes:

@@ -444,7 +444,7 @@ def _serves(plan: Analysis, word: Error, estimator: str) -> bool:
 
 
 def tallies_of(plan: Analysis) -> set[str]:
-    """The tallies that the plan's errors are read from, but for those that devices send at the close."""
+    """The tallies that the plan's errors are read from, but for those that devices send at the end."""
     collected = () if plan.mode is None else MODES[plan.mode].collects
     return {ERRORS[name].tally for name in errors_of(plan)}.difference(collected, [""])
 

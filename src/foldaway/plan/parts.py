@@ -216,11 +216,11 @@ class Federated(Part, frozen=True):
 
     Attributes:
         mode: What a device sends: ``"one-message"`` (its triangular factor, once), ``"scores"`` (factors during the
-            trial, its score at the close, which gives CR2 and CR3 too), ``"delta"`` (counts and sums only) or
+            trial, its score at the end, which gives CR2 and CR3 too), ``"delta"`` (counts and sums only) or
             ``"sums"`` (the same and a random group, so that the coordinator keeps nothing but sums). Sites, which have
             many units and name them with `unit`, take part in modes ``"sums"`` and, if all records
             of a unit come together (`records_per_unit`), ``"one-message"``.
-        reply_deadline: Seconds after the close in which reports still count.
+        reply_deadline: Seconds in which reports still count once the trial has begun to end.
         reply_share: The share of the devices whose reports end the wait early; in mode ``scores``, of those in the
             coefficients.
         leverage: In mode ``scores``, a leverage correction to report as well.

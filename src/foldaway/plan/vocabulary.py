@@ -146,7 +146,7 @@ class ModeWord(Word):
     """What devices send in a federated trial; its phrase says what a device does.
 
     Attributes:
-        collects: The tallies that are not kept, since devices send their part of them at the close.
+        collects: The tallies that are not kept, since devices send their part of them at the end.
         sites: Whether sites, which hold many units, may take part as well.
         keeps: What the coordinator keeps.
     """
@@ -158,8 +158,8 @@ class ModeWord(Word):
     keeps: Keep = MOMENTS
 
     @property
-    def at_close(self) -> bool:
-        """Whether there are effects at the close alone."""
+    def at_end(self) -> bool:
+        """Whether there are effects at the end alone."""
         return bool(self.collects)
 
 
@@ -353,7 +353,7 @@ ERRORS = _by_name(
 
 MODES: dict[str, ModeWord] = _by_name(
     ModeWord("one-message", "sends its tallies once", sites=True),
-    ModeWord("scores", "sends tallies during the trial, and its scores at the close", collects=(UNITS, LEVERAGE)),
+    ModeWord("scores", "sends tallies during the trial, and its scores at the end", collects=(UNITS, LEVERAGE)),
     ModeWord("delta", "sends sums of outcomes alone", (_NO_COVARIATES, _COUNTED)),
     ModeWord("sums", "sends sums of outcomes and its random group", (_CALIBRATED, _COUNTED), sites=True, keeps=SUMS),
 )

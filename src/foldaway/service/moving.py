@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from foldaway.errors import FoldawayError, StoreError, instead_of
+from foldaway.errors import FoldawayError, StoreError, VaultError, instead_of
 from foldaway.keeping.disk import destroy_file
 from foldaway.service.database.databases import place_of
 from foldaway.service.database.moved import read_mark, remove_mark, write_mark
@@ -55,13 +55,22 @@ def move(settings: Settings, to: str) -> Moved:
         if not (folder / "foldaway.db").is_file():
             raise FoldawayError(f"there are no trials in {folder}.")
         vault = open_vault(settings)
-        source = Store.open(folder, vault, version_keys=versions, leaving=True)
-        target = Store.open(to, vault, password_of(settings), settings.version_keys)
+        with instead_of(VaultError, lambda error: None if versions.exists() else _elsewhere(versions)):
+            source = Store.open(folder, vault, version_keys=versions, leaving=True)
+        with instead_of(VaultError, lambda error: StoreError(f"{place} is not empty: {error} Or name an empty one.")):
+            target = Store.open(to, vault, password_of(settings), settings.version_keys)
         try:
             return _move(folder, place, source, target)
         finally:
             source.close()
             target.close()
+
+
+def _elsewhere(versions: Path) -> FoldawayError:
+    return FoldawayError(
+        f"there is no {versions}. If the folder's server had its version keys in another file (--version-keys), move "
+        "that file there, and repeat the command: here, --version-keys names the file that the database is to have."
+    )
 
 
 def _move(folder: Path, place: str, source: Store, target: Store) -> Moved:

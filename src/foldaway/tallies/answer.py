@@ -52,7 +52,7 @@ NAMED = ":"
 
 NOT_ADJUSTED = (
     "the plan has covariates and no coefficients, and sums of outcomes alone cannot be adjusted afterwards; find "
-    "coefficients from records of before the trial: `plan.calibrated`."
+    "coefficients from records of before the trial: `plan.calibrated`, or `foldaway plan calibrate`."
 )
 
 _OFF = 1e-9

@@ -13,7 +13,7 @@ from foldaway.effects.looks_taken import Look
 from foldaway.effects.reading import read_effects
 from foldaway.effects.withheld import why_withheld
 from foldaway.errors import StateError
-from foldaway.evidence.ledger import CLOSED, KEY_DESTROYED, Ledger, now, software
+from foldaway.evidence.ledger import ENDED, KEY_DESTROYED, Ledger, now, software
 from foldaway.inference.fixing import fixed
 from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import Census, Told, may_tell, too_early
@@ -123,7 +123,7 @@ class Chronicle:
         return secret.commitment(msgspec.msgpack.encode(kept.state())) if theirs else ""
 
     def end(self, tallies: Held, dropped: Faults, key: TrialKey, found: Audit | None) -> None:
-        """Note the audit, the final effects and the close, as long as tallies and key are there."""
+        """Note the audit, the final effects and the end, as long as tallies and key are there."""
         self.register()
         secret, final = key.found(), self.final_effects(tallies, dropped)
         if secret is not None:
@@ -132,7 +132,7 @@ class Chronicle:
         if final is not None:
             self._answered(final, tallies, dropped, key)
         records = None if final is None else round_count(sum(tallies.counts))
-        self.ledger = self.ledger.add(user_signer(), CLOSED, {"records": records, **software()})
+        self.ledger = self.ledger.add(user_signer(), ENDED, {"records": records, **software()})
 
     def key_destroyed(self, mark: bytes) -> None:
         """Note that the key with this mark is gone, if it was in use."""

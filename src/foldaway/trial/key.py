@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import secrets
 
-from foldaway.errors import SealedError, StateError
+from foldaway.errors import EndedError, StateError
 from foldaway.keeping.secret import Secret
 from foldaway.keeping.user_keys import FileKey, destroy_user_key, user_file_key, user_key
 from foldaway.plan import Plan
@@ -18,7 +18,7 @@ class TrialKey:
     Attributes:
         mark: Of the key that records were folded under; empty while there are none, or the plan needs no key.
         users_mark: Of the user's own key, once the trial has ended, if that was the trial's.
-        sealed: Whether the key is destroyed, so that no further record can be folded.
+        destroyed: Whether the key is destroyed, so that no further record can be folded.
     """
 
     def __init__(self, plan: Plan, given: bytes | None) -> None:
@@ -27,14 +27,14 @@ class TrialKey:
         self._given = given is not None
         self.mark = self.users_mark = b""
         self.mark = self.mark_in_use()
-        self.sealed = False
+        self.destroyed = False
 
-    def restore(self, mark: bytes, *, sealed: bool) -> None:
+    def restore(self, mark: bytes, *, destroyed: bool) -> None:
         """Go on from a state, which is refused if another key was given."""
-        if self._given and not sealed and mark not in (b"", self.mark):
+        if self._given and not destroyed and mark not in (b"", self.mark):
             raise StateError("the state was made under another key; load it with that one.")
-        self.mark, self.sealed = mark, sealed
-        self._secret = None if sealed else self._secret
+        self.mark, self.destroyed = mark, destroyed
+        self._secret = None if destroyed else self._secret
 
     def mark_in_use(self) -> bytes:
         """The mark of the key that records are folded under now."""
@@ -42,8 +42,8 @@ class TrialKey:
 
     def for_records(self) -> bytes | None:
         """What records get their keyed numbers under, if the plan needs these."""
-        if self.sealed:
-            raise SealedError("the trial has ended: no further record can be folded.")
+        if self.destroyed:
+            raise EndedError("the trial has ended: no further record can be folded.")
         if not self._plan.hashed:
             return None
         secret = self._held()
@@ -56,8 +56,8 @@ class TrialKey:
 
     def for_warehouse(self) -> str:
         """The group key, which a database deals units into groups by."""
-        if self.sealed:
-            raise SealedError("the trial has ended: no further record can be folded.")
+        if self.destroyed:
+            raise EndedError("the trial has ended: no further record can be folded.")
         return self._held().of_warehouse().decode()
 
     def for_levels(self) -> bytes:
@@ -66,8 +66,8 @@ class TrialKey:
 
     def for_arms(self) -> bytes:
         """What identifiers draw their arms under, whether or not the plan needs keyed numbers."""
-        if self.sealed:
-            raise SealedError("the trial has ended: its key was destroyed, so no further arm can be drawn.")
+        if self.destroyed:
+            raise EndedError("the trial has ended: its key was destroyed, so no further arm can be drawn.")
         return self._held().of_arms()
 
     def for_files(self) -> FileKey:
@@ -79,14 +79,14 @@ class TrialKey:
 
     def in_use_for_files(self) -> FileKey | None:
         """What saved files of the trial are encrypted under, if that key is here already."""
-        found = None if self.sealed else self.found()
+        found = None if self.destroyed else self.found()
         return None if found is None else FileKey(self._plan.design, found.reveal())
 
     def reveal(self) -> bytes:
         """The key, if there is one."""
-        if self.sealed or not self._plan.keyed:
-            why = "the trial has ended." if self.sealed else "the plan needs none."
-            raise SealedError(f"there is no key here: {why}")
+        if self.destroyed or not self._plan.keyed:
+            why = "the trial has ended." if self.destroyed else "the plan needs none."
+            raise EndedError(f"there is no key here: {why}")
         return self._held().reveal()
 
     def found(self) -> Secret | None:
@@ -102,7 +102,7 @@ class TrialKey:
             key = user_key(self._plan.design, new=not self.mark)
             secret = None if key is None else Secret(key)
             if secret is None or self.mark not in (b"", secret.mark()):
-                raise SealedError(
+                raise EndedError(
                     "this trial was loaded without its key, and this machine's user does not have it: to fold further "
                     "records, load it with key= (or --key)."
                 )
@@ -112,13 +112,13 @@ class TrialKey:
     def destroy(self, *, used: bool, everywhere: bool) -> None:
         """Overwrite the key here; everywhere, and if a record used it, the user's own where it is kept, too."""
         # Held and not given, it is the user's own: arms were drawn under it, or records hashed.
-        if not self.sealed and not self._given and (used or self._secret is not None):
+        if not self.destroyed and not self._given and (used or self._secret is not None):
             # A plan without keyed hashes has the user's own key for its saved files alone.
             key = None if self.mark else user_key(self._plan.design, new=False)
             self.users_mark = self.mark if key is None else Secret(key).mark()
         if self._secret is not None:
             self._secret.destroy()
-        self.sealed = True
+        self.destroyed = True
         if everywhere and self.users_mark:
             destroy_user_key(self._plan.design, self.users_mark)
 
@@ -137,12 +137,12 @@ class TrialKey:
                 "give every worker the same key: fa.Trial(plan, key=trial.key), or --key on the command line."
             )
         merged = self.copy()
-        merged.sealed = self.sealed or other.sealed
+        merged.destroyed = self.destroyed or other.destroyed
         if (not used and not same) or (self._secret is None and same):
             theirs = other.copy()._secret
             if merged._secret is None or theirs is None or merged._secret.mark() != theirs.mark():
                 merged._given = other._given
             merged._secret, merged.mark = theirs, other.mark
-        if merged.sealed:
+        if merged.destroyed:
             merged._secret = None
         return merged

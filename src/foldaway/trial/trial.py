@@ -21,13 +21,13 @@ from foldaway.effects.looks import look_at
 from foldaway.effects.looks_taken import Look
 from foldaway.effects.reading import read_effects
 from foldaway.errors import (
+    EndedError,
     FixedWarning,
     KeyWarning,
     LossWarning,
     PlanError,
     RecordError,
     SampleRatioWarning,
-    SealedError,
     SourceError,
     StateError,
     TooEarly,
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from foldaway.report.page.document import Report
 
 
-class TrialState(msgspec.Struct):
+class TrialState(msgspec.Struct, rename={"ended": "sealed"}):
     """What a trial keeps, and the plan it was kept under, in canonical form."""
 
     plan: str
@@ -72,7 +72,7 @@ class TrialState(msgspec.Struct):
     dropped: dict[str, int]
     faults: list[Fault]
     key_mark: bytes
-    sealed: bool
+    ended: bool
     told: Told | None = None
     labels: list[str] | msgspec.UnsetType = msgspec.UNSET  # of a trial of answers of databases
     newcomers: tuple[int, int, list[int]] | None = None  # between workers of one run alone
@@ -130,7 +130,7 @@ class Trial:
             stratum: Of a plan with strata, the one that the unit is in.
 
         Raises:
-            SealedError: The trial has ended, or was loaded without its key.
+            EndedError: The trial has ended, or was loaded without its key.
             PlanError: The plan's devices draw their arms themselves; or its strata do not contain this one.
 
         Example:
@@ -154,7 +154,7 @@ class Trial:
 
         Raises:
             RecordError: The batch is refused whole and the trial is as it was.
-            SealedError: The trial has ended, or was loaded without its key.
+            EndedError: The trial has ended, or was loaded without its key.
         """
         if self.plan.federated is not None and self.plan.unit is None:
             raise PlanError("the records of this plan stay on its devices: use foldaway.federated.Device.")
@@ -259,7 +259,7 @@ class Trial:
     @property
     def ended(self) -> bool:
         """Whether the trial has ended, and takes no further records."""
-        return self.secret.sealed
+        return self.secret.destroyed
 
     def end(self, path: str | Path | None = None, *, without_effects: bool = False) -> Effects:
         """End the trial: its effects in full, or with the noise of the plan's `release`; then its key is destroyed.
@@ -337,7 +337,7 @@ class Trial:
         Raises:
             TooEarly: Effects would be withheld; nothing was changed.
         """
-        if not self.ended and not self.chronicle.ledger.closed:
+        if not self.ended and not self.chronicle.ledger.ended:
             if not without_effects:
                 self.require_effects()
             if self.plan.release is not None:
@@ -556,7 +556,7 @@ class Trial:
         trial = cls(made_under, key=key)
         trial.tallies = restored_holding(state.tallies, made_under)
         trial.dropped = Faults(state.dropped.items(), state.faults)
-        trial.secret.restore(state.key_mark, sealed=state.sealed)
+        trial.secret.restore(state.key_mark, destroyed=state.ended)
         # Whether any records came before a ledger that is only beginning: of a release, nobody is told how many.
         trial.chronicle = Chronicle(made_under, trial.n if made_under.release is None else 1)
         trial.chronicle.told, trial.labels = state.told, frozenset(state.labels or ())
@@ -583,7 +583,7 @@ class Trial:
         """
         if self.unfixed and self.n and not self.ended:  # of a trial that has ended no tallies are written
             self.fix()
-            warnings.warn(fixed_by(self.n), FixedWarning, stacklevel=2)
+            warnings.warn(f"{fixed_by(self.n)} To choose the moment, call `trial.fix()`.", FixedWarning, stacklevel=2)
         saved, key = self.saved(positions)
         saved.save(Path(path), key)
         self.chronicle.ledger = saved.ledger
@@ -626,7 +626,7 @@ def open_saved(
     """
     saved = load(path, key)
     if saved.final is not None:
-        raise SealedError(
+        raise EndedError(
             f"{path}: the trial has ended and its tallies are destroyed; only its effects are left: `foldaway effects "
             f"{path}` prints them, and fa.Effects.load(path) reads them."
         )
@@ -646,8 +646,8 @@ def fixed_by(records: int) -> str:
     """What to say when saving so many records has fixed coefficients."""
     return (
         f"saving has fixed how the covariates predict each outcome, from {many(records, 'record')}; later records do "
-        "not change that. To choose the moment, call `trial.fix()`; or put coefficients into the plan, with `foldaway "
-        "plan calibrate`."
+        "not change that. If you have records from before the trial, put coefficients into the plan instead, with "
+        "`foldaway plan calibrate`."
     )
 
 

@@ -70,7 +70,7 @@ def test_a_stream_from_the_first_message_to_the_effects(redis_server: Redis, tmp
     expected_for_others = replace(one_pass(plan, records, secret).read(TOLD), final=True).to_json()
     assert ended["effects"] == json.loads(expected_for_others)
     assert broker.held(plan.name) == 0
-    assert not key.exists()  # closed, so nobody can ever tie an identifier to a weight
+    assert not key.exists()  # ended, so nobody can ever tie an identifier to a weight
 
     table, _ = foldaway("effects", store)
     assert f"{plan.name}: 300 records" in table

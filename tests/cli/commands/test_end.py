@@ -15,7 +15,7 @@ import foldaway as fa
 from commands import foldaway
 from foldaway.account.stream_file import STATE
 from foldaway.cli.terminal.saved_trial import SavedTrial
-from foldaway.errors import KeyWarning, SealedError, TooEarly
+from foldaway.errors import EndedError, KeyWarning, TooEarly
 from foldaway.keeping.saved import StreamPositions, is_encrypted
 from foldaway.keeping.user_keys import user_key
 
@@ -96,7 +96,7 @@ def test_in_python_too_it_is_refused_and_says_why(n: int, carriers: int | None) 
     assert not trial.ended
     trial.fold({"g": ["a"], "u": [-1], "y": [1.0]})
     assert trial.end(without_effects=True).final
-    with pytest.raises(SealedError):
+    with pytest.raises(EndedError):
         trial.fold({"g": ["a"], "u": [-2], "y": [1.0]})
 
 

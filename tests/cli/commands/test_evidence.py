@@ -54,7 +54,7 @@ def test_from_a_registered_plan_to_a_certificate_that_is_checked_elsewhere(folde
     assert re.search(r", between \d\d:00 and \d\d:00: the tallies of about [\d,]+ records were stored", said)
     assert "computed again from the tallies in kept state: all agree" in said
     effects = fa.Effects.load(folder / "state")
-    assert f"the trial was closed with about {sum(effects.counts.values()):,} records, and its tallies" in said
+    assert f"the trial ended with about {sum(effects.counts.values()):,} records, and its tallies" in said
     assert checked.stdout.endswith(f"The effects in it:\n\n{effects}\n")
     alone = subprocess.run([sys.executable, SCRIPT, folder / name, head], capture_output=True, text=True)
     assert alone.returncode == 0, alone.stdout
@@ -88,7 +88,7 @@ def test_other_tallies_than_those_that_were_certified_are_told_apart(folder: Pat
     assert "The effects cannot be read from two: its tallies are other ones." in said
 
 
-def test_a_sealed_state_without_a_ledger_or_a_file_that_is_not_there_is_told(folder: Path) -> None:
+def test_an_ended_state_without_a_ledger_or_a_file_that_is_not_there_is_told(folder: Path) -> None:
     assert "there is no state none" in foldaway("certificate", "none", folder=folder, code=1).stderr
     assert "cannot read the certificate none" in foldaway("verify", "none", folder=folder, code=1).stderr
 
@@ -108,9 +108,9 @@ def test_a_report_shows_the_ledger(folder: Path) -> None:
     foldaway("report", "state", "-o", "open.html", folder=folder)
     assert "Can it be proven?" in (folder / "open.html").read_text()
     foldaway("end", "state", "--yes", folder=folder)
-    foldaway("report", "state", "-o", "closed.html", folder=folder)
-    closed = "The trial was closed with about 400 records, and its tallies were deleted."
-    assert closed in (folder / "closed.html").read_text()
+    foldaway("report", "state", "-o", "ended.html", folder=folder)
+    ended = "The trial ended with about 400 records, and its tallies were deleted."
+    assert ended in (folder / "ended.html").read_text()
 
 
 def test_only_who_has_signed_the_ledger_can_certify_it(folder: Path) -> None:

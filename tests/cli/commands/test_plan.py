@@ -354,7 +354,7 @@ def test_plan_check_says_what_devices_send_and_keep(tmp_path: Path) -> None:
     one = checked(tmp_path, federated="one-message", covariates=["before"], drop_limit=0.05, cohort=1)
     assert "one-message: a device keeps the triangular factor of its records, 6 numbers, and no record" in one
     assert "stores tallies after every 1 message of devices (`cohort`)" in one
-    assert "At the close, reports that wait on the server that closes the trial count if a cohort has come since" in one
+    assert "At the end, reports that wait on the server that ends the trial count if a cohort has come since" in one
     assert "reports of 10 devices (`smallest_cell`)" in one
     assert "30 days after its first record (`retention`)" in one
     assert "A device rejects a faulty record, whatever `drop_limit` says" in one
@@ -367,9 +367,9 @@ def test_plan_check_says_what_devices_send_and_keep(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"covariates": ["before"], "leverage": "CR3", "reply_deadline": 60, "reply_share": 0.95}
     scores = checked(tmp_path, federated="scores", **settings)
     assert "corrected for leverage (CR3), 14 numbers" in scores
-    assert "Moments that wait for others to complete a cohort when the trial begins to close are left out." in scores
+    assert "Moments that wait for others to complete a cohort when the trial begins to end are left out." in scores
     assert "moments of 100 devices" in scores
-    assert "for 1 minute after the close (`reply_deadline`), or until 95 % of the devices in the" in scores
+    assert "for 1 minute after the end (`reply_deadline`), or until 95 % of the devices in the" in scores
     site = checked(tmp_path, federated="one-message", unit="user", records_per_unit="together", drop_limit=0.05)
     assert "A site folds its batch without it." in site
     assert "Federated" not in checked(tmp_path)

@@ -66,12 +66,12 @@ def test_less_than_a_cohort_is_said_and_told_to_its_admin_alone(
     assert max(map(len, sent.splitlines())) <= 80
     assert "--without-effects" in foldaway("end", name, "--yes", code=1, env=admin(server)).stderr
     words = ["end", name, "--yes", "--without-effects", *(["--exact"] if exact else [])]
-    closed = foldaway(*words, env=admin(server)).stdout
-    assert (f"{name}: 1,000 records" if exact else "closed without effects: too few records had arrived.") in closed
-    assert max(map(len, closed.splitlines())) <= 80
-    assert "closed without effects" in foldaway("effects", name, env=admin(server)).stdout
+    ended = foldaway(*words, env=admin(server)).stdout
+    assert (f"{name}: 1,000 records" if exact else "ended without effects: too few records had arrived.") in ended
+    assert max(map(len, ended.splitlines())) <= 80
+    assert "ended without effects" in foldaway("effects", name, env=admin(server)).stdout
     again = " ".join(foldaway("send", name, folder / "day2.parquet", env=admin(server)).stdout.split())
-    assert again.startswith(f"0 records sent. {name} is closed. 1,000 records of these files came before that; those")
+    assert again.startswith(f"0 records sent. {name} has ended. 1,000 records of these files came before that; those")
 
 
 BIG = 400_000
@@ -111,8 +111,8 @@ def test_sending_goes_on_where_it_was_killed(server: Served, folder: Path, big: 
     sent, known = re.match(r"([\d,]+) records sent\. ([\d,]+) were there already", done.stdout).groups()  # type: ignore[union-attr]
     assert int(sent.replace(",", "")) + int(known.replace(",", "")) == BIG
     assert round_count(int(known.replace(",", ""))) >= middle
-    closed = server.ask("POST", "/v1/trials/killed/close", json={"exact": True}).json()
-    assert sum(closed["effects"]["counts"].values()) == BIG
+    ended = server.ask("POST", "/v1/trials/killed/end", json={"exact": True}).json()
+    assert sum(ended["effects"]["counts"].values()) == BIG
 
 
 def test_progress_at_a_terminal_and_control_c(server: Served, folder: Path, big: Path) -> None:
@@ -127,7 +127,7 @@ def test_progress_at_a_terminal_and_control_c(server: Served, folder: Path, big:
     while True:
         try:
             shown += os.read(control, 4096)
-        except OSError:  # the other end is closed
+        except OSError:  # the other end is ended
             break
         if b"sending big.csv" in shown and not stopped:
             sending.send_signal(signal.SIGINT)

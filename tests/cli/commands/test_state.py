@@ -48,7 +48,7 @@ def folded(name: str, rows: pa.Table = ROWS, *, key: bytes | None = None, **sett
 
 
 def final_json(trial: fa.Trial, *, rounded: bool = False) -> str:
-    """What is printed of a trial that is closed."""
+    """What is printed of a trial that has ended."""
     return replace(trial.read(TOLD if rounded else OWN), final=True).to_json() + "\n"
 
 
@@ -151,7 +151,7 @@ def test_what_has_ended_holds_its_rounded_effects_and_nothing_else(tmp_path: Pat
     assert oct(state.stat().st_mode & 0o777) == "0o600"
     assert load(state).state == b""
     assert foldaway("effects", state, "--json").stdout == done.stdout
-    assert "the trial is closed: its effects are final" in foldaway("power", state, code=1).stderr
+    assert "the trial has ended: its effects are final" in foldaway("power", state, code=1).stderr
     foldaway("report", state, "-o", tmp_path / "report.html")
     assert "ended" in (tmp_path / "report.html").read_text()
     trial.plan.save(tmp_path / "plan.toml")

@@ -74,13 +74,13 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     assert asked.returncode == 1
     assert "cannot be undone. End life? [y/N]" in asked.stderr
     assert "life was not ended; nothing has changed." in asked.stderr
-    closed = at_terminal("end", "life", "--yes", typed=b"", env=admin(server)).stdout
+    ended = at_terminal("end", "life", "--yes", typed=b"", env=admin(server)).stdout
     assert "std.err." in foldaway("end", "life", "--all", env=admin(server)).stdout
-    assert "\nrevenue  " in closed
-    assert closed.startswith("life is closed; these effects are final.\n\n")
-    assert "\n\nlife: 3,000 records" in closed
-    assert foldaway("end", "life", env=admin(server)).stdout == closed
-    assert foldaway("effects", "life", env=as_read).stdout == closed
+    assert "\nrevenue  " in ended
+    assert ended.startswith("life has ended; these effects are final.\n\n")
+    assert "\n\nlife: 3,000 records" in ended
+    assert foldaway("end", "life", env=admin(server)).stdout == ended
+    assert foldaway("effects", "life", env=as_read).stdout == ended
     proof = folder / "life.json"
     foldaway("certificate", "life", "-o", proof, env=as_read)
     assert "use --overwrite" in foldaway("certificate", "life", "-o", proof, env=as_read, code=1).stderr
@@ -88,20 +88,20 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     assert "is valid" in foldaway("verify", proof).stdout
     tokens = foldaway("token", "list", env=admin(server)).stdout
     refused = foldaway("trial", "create", plan, env=admin(server), code=1).stderr
-    assert refused.startswith("error: life is closed: it takes no more records, and no tokens were issued.")
+    assert refused.startswith("error: life has ended: it takes no more records, and no tokens were issued.")
     assert foldaway("token", "list", env=admin(server)).stdout == tokens
     wrong = foldaway("send", "life", folder / "day1.parquet", code=1, env=as_read).stderr
     assert "this needs an ingest token for life; you sent a read token for life." in wrong
     late = foldaway("send", "life", folder / "day1.parquet", env=as_ingest).stdout  # it has all of this already
-    assert "life is closed. 2,000 records of these files came before that" in late
+    assert "life has ended. 2,000 records of these files came before that" in late
     _put_away(server, folder)
     plan_file(folder, "empty")
     register(server, folder / "empty.toml")
     none = foldaway("effects", "empty", "--exact", code=1, env=admin(server)).stderr
     assert "no effects yet, not even exact ones: the server stores nothing until 100 units" in " ".join(none.split())
     assert "--without-effects" in foldaway("end", "empty", "--yes", code=1, env=admin(server)).stderr
-    closed = foldaway("end", "empty", "--without-effects", "--yes", env=admin(server)).stdout
-    assert "closed without effects" in closed
+    ended = foldaway("end", "empty", "--without-effects", "--yes", env=admin(server)).stdout
+    assert "ended without effects" in ended
 
 
 def _put_away(server: Served, folder: Path) -> None:
@@ -113,7 +113,10 @@ def _put_away(server: Served, folder: Path) -> None:
     assert "life is removed from the server, with its tokens." in said
     assert {file.name for file in away.iterdir()} == {"certificate.json", "effects.json", "report.html"}
     assert "is valid" in foldaway("verify", away / "certificate.json").stdout
-    assert json.loads((away / "effects.json").read_text())["final"]
+    effects = fa.Effects.load(away / "effects.json")
+    assert effects.final
+    assert effects.rounded
+    assert str(effects) in foldaway("effects", away).stdout
     assert "there is no trial with this name" in foldaway("effects", "life", code=1, env=env).stderr
 
 

@@ -122,10 +122,10 @@ def test_whoever_is_killed_is_counted_once(
         _rough(crowd, trial, server)
         if mode == "scores":
             _until_sent(crowd, trial)
-            trial.close(deadline=600)
+            trial.end(deadline=600)
             _rough(crowd, trial, server)
         _until_sent(crowd, trial)
-        about = trial.close(deadline=0)["federated"]
+        about = trial.end(deadline=0)["federated"]
         for device in range(DEVICES):
             assert crowd.live(device, trial, killed=False)
         assert {Device.open(crowd.file, store=folder).status.state for folder in crowd.folders} == {"counted"}

@@ -110,7 +110,7 @@ def hosted(server: Served, name: str) -> Hosted:
 
 def assert_means(trial: Hosted, values: list[tuple[str, float]], devices: int) -> None:
     """So many devices have reported these values, by arm."""
-    assert sum(trial.close()["federated"]["reported"].values()) == devices
+    assert sum(trial.end()["federated"]["reported"].values()) == devices
     sums = {arm: [value for its, value in values if its == arm] for arm in "ab"}
     means = {arm: sum(found) / len(found) for arm, found in sums.items()}
     assert trial.effects()[0].estimate == pytest.approx(means["b"] - means["a"], rel=1e-9)
@@ -159,7 +159,7 @@ def test_a_killed_tab_has_its_records_counted_once(
     page = tab(context, origin)
     ask(page, OPEN, trial.address, settings)
     ask(page, REPORT, {})
-    trial.close(deadline=0)
+    trial.end(deadline=0)
     assert ask(page, REPORT, {}) == {"trial": "killed", "state": "counted", "records": 3, "settled": True}
     values = [(each, float(i)) for i, each in enumerate(arms)] + [(arm, record["y"]) for record in records]
     assert_means(trial, values, 13)
@@ -254,7 +254,7 @@ def test_whose_storage_is_cleared_begins_as_a_new_device(context: BrowserContext
     assert ask(page, STATUS) == {"trial": "cleared", "state": "new", "records": 0, "settled": False}
     ask(page, RECORD, [{"y": 52.0}])
     ask(page, REPORT, {})
-    about = trial.close()["federated"]
+    about = trial.end()["federated"]
     assert sum(about["enrolled"].values()) == 14  # the device that was lost is missing
     assert sum(about["reported"].values()) == 13
 

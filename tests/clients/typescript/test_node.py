@@ -74,7 +74,7 @@ def company(node: Driven, trial: Hosted, folder: Path) -> list[str]:
 
 def assert_means(trial: Hosted, arms: Sequence[str], values: Sequence[float]) -> None:
     """Whose records are in the trial, by the difference of their means."""
-    answer = trial.close()
+    answer = trial.end()
     counts = {arm: list(arms).count(arm) for arm in "ab"}
     assert answer["federated"]["reported"] == answer["federated"]["enrolled"] == counts
     found = trial.effects()[0].estimate
@@ -97,7 +97,7 @@ def test_every_mode_equals_kept_rows(mode: str, server: Served, node_package: Pa
             identity = base64.b64decode(kept(folder)["identity"])
             groups.append(device_group(trial.plan.groups, trial.plan.fingerprint, identity))
             node.ask(str(unit), "report")
-        trial.close(deadline=0)
+        trial.end(deadline=0)
         for unit in units:
             counted.add(node.ask(str(unit), "report")["state"])
             assert not kept(tmp_path / str(unit))["report"]
@@ -133,7 +133,7 @@ def test_killed_at_any_moment_its_records_count_once(
             node.answer()
             if taken == len(records):
                 break
-    answer = trial.close()
+    answer = trial.end()
     with Driven(node_package) as node:
         node.ask("mine", "open", trial.address, options(trial, mine))
         status = node.ask("mine", "report")
@@ -167,7 +167,7 @@ def test_without_a_network_it_takes_records_and_reports_later(
         # What the others have sent and the server had not made durable, it has lost.
         for name in ["mine", *(f"other{i}" for i in range(12))]:
             node.ask(name, "report", {"wait": 0})
-        trial.close(deadline=0)
+        trial.end(deadline=0)
         assert node.ask("mine", "report")["state"] == "counted"
         assert_means(trial, arms, [*map(float, range(12)), 50.0])
 
@@ -204,7 +204,7 @@ def test_two_programs_share_a_device(server: Served, node_package: Path, tmp_pat
         for node in (one, other):
             node.start("mine", "report")
         assert {node.answer()["state"] for node in (one, other)} <= {"pending", "counted"}
-        reported = trial.close()["federated"]["reported"]
+        reported = trial.end()["federated"]["reported"]
         assert [node.ask("mine", "report")["state"] for node in (one, other)] == ["counted", "counted"]
     assert sum(reported.values()) == len(arms) + 1
 
@@ -283,10 +283,10 @@ def test_forgetting(server: Served, node_package: Path, tmp_path: Path) -> None:
         node.ask("leaving", "forget", {"keepReport": True})
         assert kept(leaving)["identity"] == ""
         company(node, trial, tmp_path)
-        trial.close(deadline=0)
+        trial.end(deadline=0)
         assert node.ask("leaving", "report")["state"] == "forgotten"
         assert kept(leaving) == {"forgotten": trial.plan.fingerprint}
-    assert sum(trial.close()["federated"]["reported"].values()) == 13
+    assert sum(trial.end()["federated"]["reported"].values()) == 13
 
 
 def test_too_late_it_has_missed_the_trial(server: Served, node_package: Path, tmp_path: Path) -> None:
@@ -294,7 +294,7 @@ def test_too_late_it_has_missed_the_trial(server: Served, node_package: Path, tm
     with Driven(node_package) as node:
         node.ask("mine", "open", trial.address, options(trial, mine))
         company(node, trial, tmp_path)
-        trial.close(deadline=0)
+        trial.end(deadline=0)
         node.ask("mine", "record", [{"y": 1.0}])
         status = node.ask("mine", "report")
         assert (status["state"], status["settled"]) == ("missed", True)

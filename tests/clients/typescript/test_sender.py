@@ -150,9 +150,9 @@ def test_every_batch_counts_once_while_the_server_is_killed(seed: int, node: Dri
         node.answer()
     node.ask("s", "send", [{"group": "b", "y": 1.0}] * 10)
     assert node.ask("s", "held") == 0
-    closed = server.ask("POST", f"/v1/trials/{name}/close", json={"exact": True})
-    assert closed.is_success, closed.text
-    answer = closed.json()
+    ended = server.ask("POST", f"/v1/trials/{name}/end", json={"exact": True})
+    assert ended.is_success, ended.text
+    answer = ended.json()
     row = fa.Effects.from_json(msgspec.json.encode(answer["effects"]))[0]
     total = (10 / row.n_arm - known(row.estimate)) * row.n_control  # of the control, a; b has the last ten alone
     assert abs(total - sum(4.0**i for i in range(batches))) < 0.25

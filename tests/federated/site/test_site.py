@@ -103,7 +103,7 @@ def test_sites_and_devices_that_send_sums_equal_one_analysis_with_the_same_group
     devices = devices_for(plan, others, trial.link)
     group |= dict(zip(others["unit"].unique(), groups_of(devices), strict=True))
     report_all(devices)
-    about = trial.close(deadline=0)["federated"]
+    about = trial.end(deadline=0)["federated"]
     effects = trial.effects()
     by_arm = rows.groupby("group")["unit"].nunique().to_dict()
     assert about["enrolled"] == about["reported"] == by_arm
@@ -142,7 +142,7 @@ def test_a_site_whose_sums_did_not_arrive_sends_the_same_again_and_then_has_no_k
     assert len(bodies) == 2
     assert bodies[0] == bodies[1]
     monkeypatch.undo()
-    trial.close(deadline=0)
+    trial.end(deadline=0)
     assert_as_kept_rows(trial.effects(), kept, rows)
 
 
@@ -193,7 +193,7 @@ def test_sites_and_devices_together_equal_kept_rows(server: Served, tmp_path: Pa
         report = sent(plan, file, trial)
         assert (report.repeated, report.durable) == (False, True)
     report_all(devices_for(plan, pd.read_parquet(files[3]), trial.link))
-    about = trial.close(deadline=0)["federated"]
+    about = trial.end(deadline=0)["federated"]
     assert sum(about["enrolled"].values()) == sum(about["reported"].values()) == rows["unit"].nunique()
     assert_as_kept_rows(trial.effects(), kept, rows)
     enrolled = round_count(rows["unit"].nunique())
@@ -209,7 +209,7 @@ def test_a_site_counts_once_however_often_it_runs(server: Served, tmp_path: Path
     for file in (files[0], files[1], files[0], files[1], files[0]):
         report = sent(plan, file, trial)
     assert report.repeated
-    trial.close(deadline=0)
+    trial.end(deadline=0)
     assert_as_kept_rows(trial.effects(), kept, rows)
 
 
@@ -264,7 +264,7 @@ def test_sites_count_who_lacks_an_outcome_and_effects_are_those_of_the_records_t
         assert max(map(len, said.splitlines())) <= 80
     with pytest.raises(Exception, match="no device can join"):
         trial.link.ask("POST", "/enrolments", encoded(Enrolment(new_number(), plan.control)), until=0.0)
-    trial.close(deadline=0)
+    trial.end(deadline=0)
     effects = trial.effects()
     have = rows.dropna().groupby("group")["y0"]
     treated = next(each for each in plan.arms if each != plan.control)
@@ -326,11 +326,11 @@ def test_a_changed_file_is_refused_and_not_counted_as_another_site(server: Serve
     assert trial.status()["enrolled"] == before
 
 
-def test_no_site_joins_once_the_trial_is_closing_and_its_number_is_free_again(server: Served, tmp_path: Path) -> None:
+def test_no_site_joins_once_the_trial_is_ending_and_its_number_is_free_again(server: Served, tmp_path: Path) -> None:
     _, plan, rows = site_plan("too-late")
     trial = Hosted(server, plan)
     (file,) = site_files(rows, tmp_path, 1)
-    trial.close(deadline=600, without_effects=True)
+    trial.end(deadline=600, without_effects=True)
     with pytest.raises(ServerError) as refused:
         sent(plan, file, trial)
     assert refused.value.status == 410
@@ -338,12 +338,12 @@ def test_no_site_joins_once_the_trial_is_closing_and_its_number_is_free_again(se
     assert not (tmp_path / "site-0.parquet-folder" / "too-late.site").exists()
 
 
-def test_a_site_that_was_counted_is_acknowledged_while_the_trial_is_closing(server: Served, tmp_path: Path) -> None:
-    _, plan, rows = site_plan("closing")
+def test_a_site_that_was_counted_is_acknowledged_while_the_trial_is_ending(server: Served, tmp_path: Path) -> None:
+    _, plan, rows = site_plan("ending")
     trial = Hosted(server, plan)
     (file,) = site_files(rows, tmp_path, 1)
     sent(plan, file, trial)
-    trial.close(deadline=600, share=1.0)
+    trial.end(deadline=600, share=1.0)
     assert sent(plan, file, trial).repeated
 
 
@@ -404,12 +404,12 @@ def test_the_command_sends_and_says_what_it_sent(mode: str, server: Served, tmp_
     assert "--folder" in run(files[1], code=1).stderr
     refused = run(tmp_path / "nowhere.parquet", code=1)
     assert refused.stderr.startswith("error: ")
-    # One more joins and never reports: the close waits for it, and says so even where no bar is drawn.
+    # One more joins and never reports: the end waits for it, and says so even where no bar is drawn.
     trial.link.ask("POST", "/enrolments", encoded(Enrolment(new_number(), plan.control)), until=0.0)
     env = {"FOLDAWAY_TOKEN": server.admin, "FOLDAWAY_SERVER": server.url}
-    closed = foldaway("end", plan.name, "--yes", "--deadline", "0.5", "--share", "1", env=env)
-    assert re.search(r"Waiting until [-0-9]+ [:+0-9]+, or until 100 % of the devices have reported\.", closed.stderr)
-    assert "these effects are final" in closed.stdout
+    ended = foldaway("end", plan.name, "--yes", "--deadline", "0.5", "--share", "1", env=env)
+    assert re.search(r"Waiting until [-0-9]+ [:+0-9]+, or until 100 % of the devices have reported\.", ended.stderr)
+    assert "these effects are final" in ended.stdout
     assert_as_kept_rows(trial.effects(), kept, rows)
 
 

@@ -305,7 +305,7 @@ def test_a_crash_between_a_commit_and_its_answer_is_made_up_for_by_the_next(plac
     assert told_after(again) == [80]
 
 
-# Seldom enough, sealed, and over at the close.
+# Seldom enough, sealed, and over at the end.
 
 
 def test_answers_are_renewed_on_a_tick_and_carry_its_time(folder: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -343,11 +343,11 @@ def test_what_was_told_is_sealed_and_follows_the_key(place: Place) -> None:
         place.open(VAULT)
 
 
-def test_a_closed_trial_keeps_its_course_and_gets_no_further_point(folder: Place) -> None:
+def test_a_trial_that_has_ended_keeps_its_course_and_gets_no_further_point(folder: Place) -> None:
     service, late = (serving(folder, plan_of(cohort=40), shard) for shard in ("main", "late"))
     points = run(service, [40] * 3)
     shards = late.store.shards.all("target")
-    service.close("target")
+    service.end("target")
     trial = fa.Trial(plan_of(cohort=40))
     trial.fold(people(400))
     told = late.answers.current(

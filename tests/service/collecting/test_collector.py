@@ -13,8 +13,8 @@ import pytest
 import batches
 import foldaway as fa
 from batches import receive
-from foldaway.errors import Conflict, IngestError, RecordError, SequenceGap, TrialClosed, Unavailable, VaultError
-from foldaway.federated.coordinator.closing import CloseRequest
+from foldaway.errors import Conflict, IngestError, RecordError, SequenceGap, TrialEnded, Unavailable, VaultError
+from foldaway.federated.coordinator.ending import EndRequest
 from foldaway.service.collecting.answers import Answer
 from foldaway.service.collecting.numbers import Numbers
 from foldaway.service.collecting.record_inbox import Arrival, Receipt, RecordInbox
@@ -260,23 +260,23 @@ def test_a_conflict_whose_reload_fails_is_a_conflict_again(store: Store, monkeyp
     assert kept(store).n == 20
 
 
-def test_a_closed_trial_refuses(store: Store) -> None:
+def test_a_trial_that_has_ended_refuses(store: Store) -> None:
     collector = RecordInbox(store, NAME, "main")
     receive(collector, records(4), "p", 1)
-    store.close_trial(NAME, "{}")
-    with pytest.raises(TrialClosed):
+    store.end_trial(NAME, "{}")
+    with pytest.raises(TrialEnded):
         receive(collector, records(4), "p", 2)
     assert store.shards.sequences(NAME) == {}
 
 
-def test_a_trial_closed_between_the_look_and_the_commit_refuses(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_ended_between_the_look_and_the_commit_refuses(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     collector = RecordInbox(store, NAME, "main")
     receive(collector, records(4), "p", 1)
     open_row = store.trial(NAME)
-    store.close_trial(NAME, "{}")
+    store.end_trial(NAME, "{}")
     with monkeypatch.context() as late:
         late.setattr(store, "trial", lambda _: open_row)
-        with pytest.raises(TrialClosed):
+        with pytest.raises(TrialEnded):
             receive(collector, records(8), "p", 2)
     collector.leave_out_pending()
     assert store.shards.one(NAME, "main").left_out == 4  # the refused batch is its producer's
@@ -346,31 +346,31 @@ def send(service: Service, n: int, producer: str = "p", sequence: int = 1, name:
     batches.send(service, name, bytes(body(n)), Sent("application/json", None, Numbers(producer, sequence, sequence)))
 
 
-def test_a_close_holds_what_another_server_commits_meanwhile(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_end_holds_what_another_server_commits_meanwhile(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     store = opened(place, CLOSABLE)
     service, other = Service(store, "first", Limits()), Service(place.open(), "second", Limits())
     send(service, 20)
-    close_trial = store.close_trial
+    end_trial = store.end_trial
 
     def late(*args: Any) -> Any:
-        monkeypatch.setattr(store, "close_trial", close_trial)
+        monkeypatch.setattr(store, "end_trial", end_trial)
         send(other, 20, "q")
-        return close_trial(*args)
+        return end_trial(*args)
 
-    monkeypatch.setattr(store, "close_trial", late)
-    answer = service.close(NAME)
+    monkeypatch.setattr(store, "end_trial", late)
+    answer = service.end(NAME)
     assert (answer.records, answer.final) == (40, True)
-    assert other.close(NAME) == service.close(NAME) == service.effects(NAME) == answer
+    assert other.end(NAME) == service.end(NAME) == service.effects(NAME) == answer
 
 
-def test_the_close_counts_what_is_pending_here_and_makes_its_sequences_durable(place: Place) -> None:
+def test_the_end_counts_what_is_pending_here_and_makes_its_sequences_durable(place: Place) -> None:
     """So a producer that asks afterwards how far it is need not send again what it could not send any more."""
     store = opened(place, CLOSABLE)
     service = Service(store, "main", Limits())
     send(service, 20)
     send(service, 4, sequence=2)
     assert store.shards.sequences(NAME) == {"p": 1}
-    answer = service.close(NAME, CloseRequest(exact=True))
+    answer = service.end(NAME, EndRequest(exact=True))
     assert (answer.records, answer.left_out, store.shards.sequences(NAME)) == (24, 0, {"p": 2})
     whole = fa.Trial(CLOSABLE)
     for n in (20, 4):
@@ -381,14 +381,14 @@ def test_the_close_counts_what_is_pending_here_and_makes_its_sequences_durable(p
     told = fa.Effects.from_json(bytes(service.effects(NAME).effects))
     assert (exact.rounded, told.rounded) == (False, True)
     with pytest.raises(IngestError, match="exact numbers were destroyed"):
-        service.close(NAME, CloseRequest(exact=True))
-    assert service.close(NAME) == service.effects(NAME)
+        service.end(NAME, EndRequest(exact=True))
+    assert service.end(NAME) == service.effects(NAME)
     with pytest.raises(IngestError, match="its exact numbers were destroyed with its tallies"):
         service.effects(NAME, exact=True)
     assert service.status(NAME).exact_answers == 1
 
 
-def test_a_close_counts_all_or_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_end_counts_all_or_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """A database that goes away in the middle of it leaves an open trial, with tallies, sequences and its key."""
     plan = fa.Plan(**SMALL, unit="u", privacy=fa.Privacy(cohort=10, smallest_cell=2))
     store = opened(place, plan)
@@ -405,7 +405,7 @@ def test_a_close_counts_all_or_nothing(place: Place, monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as broken:
         broken.setattr("foldaway.service.collecting.record_trials.write_sequences", goes_away)
         with pytest.raises(Unavailable):
-            service.close(NAME)
+            service.end(NAME)
     assert store.trial(NAME).status == "open"
     assert (store.shards.all(NAME), store.shards.sequences(NAME)) == (before, {"p": 1})
     assert store.trial_key(NAME) is not None
@@ -414,13 +414,13 @@ def test_a_close_counts_all_or_nothing(place: Place, monkeypatch: pytest.MonkeyP
     assert kept(store).n == 22
 
 
-def test_a_close_counts_once_what_another_server_has_taken_too(place: Place) -> None:
+def test_an_end_counts_once_what_another_server_has_taken_too(place: Place) -> None:
     store = opened(place, CLOSABLE)
     service, other = Service(store, "first", Limits()), Service(place.open(), "second", Limits())
     send(service, 4)
     send(other, 4)  # the producer has moved, and sent its first batch again
     send(other, 20, sequence=2)
-    answer = service.close(NAME, CloseRequest(exact=True))
+    answer = service.end(NAME, EndRequest(exact=True))
     assert sum(fa.Effects.from_json(bytes(answer.effects)).counts.values()) == 24
     assert store.shards.sequences(NAME) == {"p": 2}
 
@@ -430,13 +430,13 @@ def test_what_is_pending_elsewhere_is_left_out_and_counted(place: Place) -> None
     service, other = Service(store, "first", Limits()), Service(place.open(), "second", Limits())
     send(service, 20)
     send(other, 4, "q")
-    assert service.close(NAME).records == 20
+    assert service.end(NAME).records == 20
     other.tick()
     status = service.status(NAME)
     assert (status.left_out, other.records.pending(), store.shards.sequences(NAME)) == (4, 0, {"p": 1})
 
 
-def test_after_the_close_tallies_census_and_key_are_gone(place: Place) -> None:
+def test_after_the_end_tallies_census_and_key_are_gone(place: Place) -> None:
     """From the tables and, as sealed bytes, from the files of SQLite, which overwrites what it deletes."""
     plan = fa.Plan(**SMALL, unit="u", privacy=fa.Privacy(cohort=10, smallest_cell=2))
     store = opened(place, plan)
@@ -451,7 +451,7 @@ def test_after_the_close_tallies_census_and_key_are_gone(place: Place) -> None:
     ]
     marks = [bytes(sealed)[40:104] for (sealed,) in secret]  # a stretch that lies on one page
     assert [mark in place.files() for mark in marks] == [True] * 4
-    service.close(NAME)
+    service.end(NAME)
     assert place.sql("SELECT state FROM foldaway_shards") == [(None,)]
     assert place.sql("SELECT answer, census FROM foldaway_history") == [(None, None)]
     assert place.sql("SELECT key FROM foldaway_keys", file="keys.db") == []
@@ -461,23 +461,23 @@ def test_after_the_close_tallies_census_and_key_are_gone(place: Place) -> None:
 
 
 def numbers_in(answer: Answer) -> dict[str, Any]:
-    """What an answer tells, but for the words, which say of a closed trial that it is."""
+    """What an answer tells, but for the words, which say of a trial that has ended that it is."""
     told: dict[str, Any] = msgspec.json.decode(answer.effects)
     return {name: told[name] for name in told if name not in ("final", "verdicts", "decisions", "explained")}
 
 
-def test_a_close_that_follows_an_answer_closely_tells_nothing_new(place: Place) -> None:
+def test_an_end_that_follows_an_answer_closely_tells_nothing_new(place: Place) -> None:
     service = Service(opened(place, CLOSABLE), "main", Limits())
     send(service, 20)
     before = service.effects(NAME)
     send(service, 9, sequence=2)
-    answer = service.close(NAME)
+    answer = service.end(NAME)
     told = numbers_in(answer)
-    assert f"Left out at the close: about {answer.left_out} records" in told["notes"].pop()  # as the answer says too
+    assert f"Left out at the end: about {answer.left_out} records" in told["notes"].pop()  # as the answer says too
     assert (answer.final, told) == (True, numbers_in(before))
 
 
-def test_a_second_close_makes_sure_that_the_key_is_gone(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_end_makes_sure_that_the_key_is_gone(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = fa.Plan(**SMALL, privacy=fa.Privacy(cohort=10), moments=fa.Moments(bootstrap=5))
     store = opened(place, plan)
     service = Service(store, "main", Limits())
@@ -488,9 +488,9 @@ def test_a_second_close_makes_sure_that_the_key_is_gone(place: Place, monkeypatc
     with monkeypatch.context() as broken:
         broken.setattr(store._keys, "destroy", gone)
         with pytest.raises(Unavailable):
-            service.close(NAME, CloseRequest(without_effects=True))
+            service.end(NAME, EndRequest(without_effects=True))
     assert store._keys.fingerprints() == {plan.fingerprint}
-    assert service.close(NAME).final
+    assert service.end(NAME).final
     assert store._keys.fingerprints() == set()
 
 
@@ -513,11 +513,11 @@ def due_at_the_next_tick(service: Service, name: str) -> None:
     service.records.collector(name).account.live.fold(records(12).records)
 
 
-def test_a_trial_closed_elsewhere_is_noticed(place: Place) -> None:
+def test_a_trial_ended_elsewhere_is_noticed(place: Place) -> None:
     store = opened(place, PLAN)
     service, other = Service(store, "first", Limits()), Service(place.open(), "second", Limits())
     send(service, 4)
-    assert other.close(NAME, CloseRequest(without_effects=True)).records == 0
+    assert other.end(NAME, EndRequest(without_effects=True)).records == 0
     service.tick()
     service.tick()
     assert (service.status(NAME).left_out, service.records.pending()) == (4, 0)
@@ -533,7 +533,7 @@ def test_stopping_commits_what_the_cohort_allows(store: Store) -> None:
     assert kept(store).n == 16
 
 
-def test_an_answer_given_while_a_trial_is_closed_is_a_cohort_from_the_last_one(
+def test_an_answer_given_while_a_trial_is_ending_is_a_cohort_from_the_last_one(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another server tells what is durable, after this one has computed that and nine more."""
@@ -541,18 +541,18 @@ def test_an_answer_given_while_a_trial_is_closed_is_a_cohort_from_the_last_one(
     service, other = Service(store, "first", Limits()), Service(place.open(), "second", Limits())
     send(service, 20)
     send(service, 9, sequence=2)
-    close_trial = store.close_trial
+    end_trial = store.end_trial
     said = []
 
     def late(*args: Any) -> Any:
-        monkeypatch.setattr(store, "close_trial", close_trial)
+        monkeypatch.setattr(store, "end_trial", end_trial)
         said.append(other.effects(NAME))
-        return close_trial(*args)
+        return end_trial(*args)
 
-    monkeypatch.setattr(store, "close_trial", late)
-    answer = service.close(NAME)
+    monkeypatch.setattr(store, "end_trial", late)
+    answer = service.end(NAME)
     told = numbers_in(answer)
-    assert told["notes"].pop().startswith("Left out at the close")
+    assert told["notes"].pop().startswith("Left out at the end")
     assert [numbers_in(one) for one in said] == [told]
 
 

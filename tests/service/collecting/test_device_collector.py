@@ -22,11 +22,11 @@ from foldaway.errors import (
     IngestError,
     MessageError,
     TooEarly,
-    TrialClosed,
+    TrialEnded,
     Unavailable,
     UnknownNumber,
 )
-from foldaway.federated.coordinator.closing import CloseRequest
+from foldaway.federated.coordinator.ending import EndRequest
 from foldaway.federated.messages import Enrolment, Received, ScoreReply, Sums, encoded, new_number, packed
 from foldaway.federated.modes.share import Share
 from foldaway.federated.replies.models import reply
@@ -66,8 +66,8 @@ class Schedule:
             outcomes = server.devices.receive(self.plan.name, kind, [d.message(kind) for d in some])  # type: ignore[arg-type]
         except (Conflict, Unavailable):
             return
-        except TrialClosed as closed:
-            outcomes = [closed] * len(some)
+        except TrialEnded as ended:
+            outcomes = [ended] * len(some)
         if self.random.random() < 0.2:  # the answers are lost
             return
         for device, outcome in zip(some, outcomes, strict=True):
@@ -93,8 +93,8 @@ class Schedule:
             with suppress(Conflict):  # two servers had the same report; the device will ask again
                 self.servers[shard].tick()
 
-    def close(self, wanted: CloseRequest | None = None) -> Answer:
-        return self.servers[self.random.choice(self.shards)].close(self.plan.name, wanted)
+    def end(self, wanted: EndRequest | None = None) -> Answer:
+        return self.servers[self.random.choice(self.shards)].end(self.plan.name, wanted)
 
     def counted(self, records: int | None) -> set[int]:
         assert records is not None
@@ -106,20 +106,20 @@ def assert_counted_once_in_one_round(store: Store, seed: int, mode: str) -> None
     for _ in range(25):
         schedule.step(["enrolments", "enrolments", "reports", "reports", "reports"])
     if schedule.random.random() < 0.5:
-        schedule.close(CloseRequest(deadline=1000.0, without_effects=True))
+        schedule.end(EndRequest(deadline=1000.0, without_effects=True))
         for _ in range(8):
             schedule.step(["enrolments", "reports", "reports"])
-    answer = schedule.close(CloseRequest(deadline=0.0, without_effects=True))
+    answer = schedule.end(EndRequest(deadline=0.0, without_effects=True))
     assert answer.final
     check(schedule, answer, schedule.counted(answer.records), "reports")
-    assert schedule.close() == answer
+    assert schedule.end() == answer
 
 
 def assert_counted_once_with_scores(store: Store, seed: int) -> None:
     schedule = Schedule(store, seed, "scores")
     for _ in range(20):
         schedule.step(["enrolments", "moments"])
-    answer = schedule.close(CloseRequest(deadline=1000.0, without_effects=True))
+    answer = schedule.end(EndRequest(deadline=1000.0, without_effects=True))
     if answer.final:  # the moments of an arm were too few to be published
         assert answer.federated is not None
         assert answer.federated.note is not None
@@ -136,7 +136,7 @@ def assert_counted_once_with_scores(store: Store, seed: int) -> None:
             device.scores = encoded(ScoreReply(device.number, device.arm, packed(values)))
     for _ in range(20):
         schedule.step(["enrolments", "moments", "reports", "reports"])
-    answer = schedule.close(CloseRequest(deadline=0.0, without_effects=True))
+    answer = schedule.end(EndRequest(deadline=0.0, without_effects=True))
     assert answer.final
     assert schedule.counted(answer.records) == inside
     assert answer.federated is not None
@@ -157,7 +157,7 @@ def check(schedule: Schedule, answer: Answer, counted: set[int], kind: str) -> N
     assert answer.records == sum(schedule.devices[j].n for j in counted)
     told = answer.federated
     assert told is not None
-    assert told.stage == "closed"
+    assert told.stage == "ended"
     for arm in schedule.plan.arms:
         here = [j for j in counted if schedule.devices[j].arm == arm]
         assert told.reported[arm] == len(here)
@@ -242,15 +242,15 @@ def test_each_stage_takes_its_own_messages(service: Service) -> None:
         service.effects(plan.name)
     for device in devices[:2]:
         one(service, plan, "moments", device.message("moments"))
-    waiting = service.close(plan.name)
+    waiting = service.end(plan.name)
     assert not waiting.final
     assert waiting.federated is not None
     assert waiting.federated.stage == "replying"
-    assert isinstance(one(service, plan, "moments", devices[2].message("moments")), TrialClosed)
+    assert isinstance(one(service, plan, "moments", devices[2].message("moments")), TrialEnded)
     assert one(service, plan, "moments", devices[0].message("moments")) == Received(repeated=True, durable=True)
     lot = [encoded(Enrolment(new_number(), "a")), devices[0].message("enrolments")]
     late, again = service.devices.receive(plan.name, "enrolments", lot)
-    assert isinstance(late, TrialClosed)
+    assert isinstance(late, TrialEnded)
     assert again == Received(repeated=True, durable=True)
     assert service.devices.coefficients(plan.name).stage == "replying"
 
@@ -272,7 +272,7 @@ def test_a_commit_that_is_not_answered_is_found_out(service: Service, monkeypatc
             service.devices.receive(plan.name, "reports", messages)
     outcomes = service.devices.receive(plan.name, "reports", messages)
     assert outcomes == [Received(repeated=True, durable=True)] * 3
-    assert service.close(plan.name).records == 7
+    assert service.end(plan.name, EndRequest(without_effects=True)).records == 7
 
 
 def test_records_and_reports_keep_to_their_own_trials(service: Service) -> None:
@@ -285,7 +285,7 @@ def test_records_and_reports_keep_to_their_own_trials(service: Service) -> None:
     with pytest.raises(IngestError, match="takes records"):
         service.devices.receive(plain.name, "reports", [b""])
     with pytest.raises(IngestError, match="stay on devices"):
-        service.close(plain.name, CloseRequest(deadline=1.0))
+        service.end(plain.name, EndRequest(deadline=1.0))
 
 
 def test_a_table_of_numbers_says_whether_they_are_used_and_no_arm(service: Service, store: Store) -> None:
@@ -325,7 +325,7 @@ def test_what_was_published_follows_the_key(folder: Place) -> None:
     plan, devices = begun(service, "scores", cohort=1)
     for device in devices:
         one(service, plan, "moments", device.message("moments"))
-    service.close(plan.name)
+    service.end(plan.name)
     published = service.devices.coefficients(plan.name)
     assert devices[0].moments.factor not in folder.files()
     assert published.frame not in folder.files()
@@ -353,7 +353,7 @@ def test_a_site_takes_no_single_device_with_it(service: Service) -> None:
     for server in (service, again):
         assert not isinstance(one(server, plan, "reports", devices[1].message("reports")), FoldawayError)
     one(again, plan, "reports", devices[0].message("reports"))
-    assert again.close(plan.name, CloseRequest(deadline=0.0)).records == 4 + 1 + 2
+    assert again.end(plan.name, EndRequest(without_effects=True)).records == 4 + 1 + 2
 
 
 def test_moments_that_were_given_up_are_in_no_later_commit(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,7 +363,7 @@ def test_moments_that_were_given_up_are_in_no_later_commit(service: Service, mon
         one(service, plan, "moments", device.message("moments"))
     late = Service(service.store, "late", Limits())
     one(late, plan, "moments", devices[4].message("moments"))
-    assert not service.close(plan.name, CloseRequest(deadline=1000.0)).final
+    assert not service.end(plan.name, EndRequest(deadline=1000.0)).final
 
     def away(*_: Any) -> None:
         raise Unavailable("the database cannot be reached.")
@@ -381,7 +381,7 @@ def test_moments_that_were_given_up_are_in_no_later_commit(service: Service, mon
             late.devices.receive(plan.name, "reports", replies)
     outcomes = late.devices.receive(plan.name, "reports", replies)
     assert outcomes == [Received(repeated=False, durable=True)] * 4
-    answer = service.close(plan.name, CloseRequest(deadline=0.0))
+    answer = service.end(plan.name, EndRequest(deadline=0.0, without_effects=True))
     assert (answer.records, answer.left_out) == (1 + 2 + 4 + 8, 1)
 
 
@@ -410,7 +410,7 @@ def test_between_two_looks_at_the_database_another_server_moves_on(
             if not happened:
                 happened.append(read)
                 service.devices.receive(plan.name, kind, messages[1:])  # type: ignore[arg-type]
-                service.close(plan.name, CloseRequest(deadline=1000.0 if mode == "scores" else 0.0))
+                service.end(plan.name, EndRequest(1000.0 if mode == "scores" else 0.0, without_effects=True))
             return found
 
         return reading
@@ -435,17 +435,17 @@ def test_a_commit_that_comes_too_late_does_not_refuse_what_is_durable(
     service.devices.receive(plan.name, kind, messages[:2])  # type: ignore[arg-type]
     commit = service.store.devices.commit
 
-    def after_the_close(*args: Any, **named: Any) -> int:
+    def after_the_end(*args: Any, **named: Any) -> int:
         monkeypatch.setattr(service.store.devices, "commit", commit)
-        service.close(plan.name, CloseRequest(deadline=0.0, without_effects=True))
+        service.end(plan.name, EndRequest(deadline=0.0, without_effects=True))
         return commit(*args, **named)
 
-    monkeypatch.setattr(service.store.devices, "commit", after_the_close)
+    monkeypatch.setattr(service.store.devices, "commit", after_the_end)
     lot = [messages[0], b"\xc1", *messages[2:]]
     durable, faulty, *late = other.devices.receive(plan.name, kind, lot)  # type: ignore[arg-type]
     assert durable == Received(repeated=True, durable=True)
     assert isinstance(faulty, MessageError)
-    assert [type(outcome) for outcome in late] == [TrialClosed, TrialClosed]
+    assert [type(outcome) for outcome in late] == [TrialEnded, TrialEnded]
 
 
 def test_a_site_s_token_is_good_for_so_many_units_in_all(service: Service) -> None:

@@ -23,7 +23,7 @@ import foldaway as fa
 from batches import receive
 from foldaway.client import Client
 from foldaway.errors import IngestError, ServerError, TooEarly
-from foldaway.federated.coordinator.closing import CloseRequest
+from foldaway.federated.coordinator.ending import EndRequest
 from foldaway.service.collecting.record_inbox import RecordInbox
 from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store
@@ -198,14 +198,14 @@ def test_no_effects_before_every_arm_has_its_minimum(folder: Place) -> None:
     assert service.effects("target").records == 230
 
 
-def test_a_trial_closed_too_early_has_no_effects(folder: Place) -> None:
+def test_a_trial_ended_too_early_has_no_effects(folder: Place) -> None:
     service = Service(opened(folder, plan_of()), "main", Limits())
     receive(service.records.collector("target"), Decoded(people().slice(0, 99)), "p", 1)
     with pytest.raises(IngestError, match=r"effects would be withheld.*100 units \(the plan's .cohort.\)"):
-        service.close("target")
+        service.end("target")
     assert service.status("target").status == "open"
     assert service.records.pending("target") == 99
-    answer = service.close("target", CloseRequest(without_effects=True))
+    answer = service.end("target", EndRequest(without_effects=True))
     assert (bytes(answer.effects), answer.records, answer.left_out) == (b"null", 100, 0)
 
 

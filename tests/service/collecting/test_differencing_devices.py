@@ -14,7 +14,7 @@ import pytest
 
 import foldaway as fa
 from clustered import Kept, moments, report
-from foldaway.federated.coordinator.closing import CloseRequest
+from foldaway.federated.coordinator.ending import EndRequest
 from foldaway.federated.messages import Coefficients, Enrolment, Moments, ScoreReply, encoded, new_number, packed
 from foldaway.federated.modes.share import Share
 from foldaway.federated.replies.models import readings, reply
@@ -76,7 +76,7 @@ class Target:
     # The attacker's side: the database, opened with its key, without the store's help.
 
     def published(self) -> Published | None:
-        for (sealed,) in self.place.sql("SELECT published FROM foldaway_closings WHERE trial = 'target'"):
+        for (sealed,) in self.place.sql("SELECT published FROM foldaway_endings WHERE trial = 'target'"):
             if sealed is not None:
                 return Published.loads(self.place.opened(bytes(sealed), "published:target"), self.plan)
         return None
@@ -142,15 +142,15 @@ def test_states_a_cohort_apart_give_none(folder: Place, mode: str) -> None:
 
 
 def test_who_alone_does_not_reply_cannot_be_solved_for(folder: Place) -> None:
-    """While replies come in the database has what it takes; after the close nobody has, and no answer ever had."""
+    """While replies come in the database has what it takes; after the end nobody has, and no answer ever had."""
     target = Target(folder, plan_of("scores"), 401)
     target.send("moments", [moments(device) for device in target.devices])
-    target.service.close("target", CloseRequest(deadline=600))
+    target.service.end("target", EndRequest(deadline=600))
     published = target.service.devices.coefficients("target")
     target.reply(published, slice(1, None))
     solved = target.solved_from_sums()
     assert solved == pytest.approx(target.incomes[0], abs=0.005)  # the attack works
-    answer: Answer = target.service.close("target", CloseRequest(deadline=0))
+    answer: Answer = target.service.end("target", EndRequest(deadline=0))
     assert target.solved_from_sums() is None
     assert target.published() is None
     assert target.stored() == []
@@ -161,4 +161,4 @@ def test_who_alone_does_not_reply_cannot_be_solved_for(folder: Place) -> None:
     assert about.integrity.residual is None
     assert "above rounding" in " ".join(fa.Effects.from_json(bytes(answer.effects)).notes)
     after = target.service.devices.coefficients("target")
-    assert (after.stage, after.frame, after.models) == ("closed", b"", [])
+    assert (after.stage, after.frame, after.models) == ("ended", b"", [])

@@ -12,7 +12,7 @@ import pytest
 import foldaway as fa
 from batches import receive
 from foldaway.errors import Conflict, SequenceGap, Unavailable
-from foldaway.federated.coordinator.closing import CloseRequest
+from foldaway.federated.coordinator.ending import EndRequest
 from foldaway.service.collecting import record_store
 from foldaway.service.collecting.record_inbox import RecordInbox
 from foldaway.service.collecting.record_store import FIXED_AT, merged
@@ -148,7 +148,7 @@ def test_what_waits_on_another_server_is_mapped_as_one_server_would_have_folded_
     assert receive(two, records(104), None, None).folded == BATCH  # and on it goes
 
 
-def test_a_close_maps_what_waits_on_its_server(folder: Place) -> None:
+def test_an_end_maps_what_waits_on_its_server(folder: Place) -> None:
     store = folder.open()
     service = Service(store, "two", Limits())
     service.create(PLAN.to_json())
@@ -158,8 +158,8 @@ def test_a_close_maps_what_waits_on_its_server(folder: Place) -> None:
     one = RecordInbox(store, PLAN.name, "one")
     for number in range(FIXED_AT // BATCH - 1):
         receive(one, records(number), "p", number + 1)
-    closed = service.close(PLAN.name, CloseRequest(exact=True))
-    assert closed.records == FIXED_AT + 20
+    ended = service.end(PLAN.name, EndRequest(exact=True))
+    assert ended.records == FIXED_AT + 20
 
 
 def test_a_commit_that_was_taken_unnoticed_is_not_mapped_once_more(
@@ -278,7 +278,7 @@ def test_a_server_that_joins_later_takes_the_coefficients_that_there_are(store: 
     assert versions["one"] == {row.shard: row.version for row in store.shards.all(PLAN.name)}["one"]
 
 
-def test_a_trial_that_closes_early_keeps_nothing(folder: Place) -> None:
+def test_a_trial_that_ends_early_keeps_nothing(folder: Place) -> None:
     store = folder.open()
     service = Service(store, "one", Limits())
     made = service.create(PLAN.to_json())
@@ -286,5 +286,5 @@ def test_a_trial_that_closes_early_keeps_nothing(folder: Place) -> None:
     for number in range(5):
         receive(service.records.collector(PLAN.name), records(number), "p", number + 1)
     assert all(shard.unfixed for shard in shards(store))
-    service.close(PLAN.name)
+    service.end(PLAN.name)
     assert [row.state for row in store.shards.all(PLAN.name)] == [None]

@@ -1,4 +1,4 @@
-"""What a server's trial proves: its ledger, in one order for all servers, and the certificate after the close."""
+"""What a server's trial proves: its ledger, in one order for all servers, and the certificate after the end."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 from batches import receive
 from evidence_of import PLAN, records
 from foldaway.errors import IngestError
-from foldaway.evidence.ledger import ANSWERED, AUDITED, CLOSED, KEY_DESTROYED, KEY_IN_USE, REGISTERED, WRITTEN
+from foldaway.evidence.ledger import ANSWERED, AUDITED, ENDED, KEY_DESTROYED, KEY_IN_USE, REGISTERED, WRITTEN
 from foldaway.evidence.verifying import verify
-from foldaway.federated.coordinator.closing import CloseRequest
+from foldaway.federated.coordinator.ending import EndRequest
 from foldaway.service.collecting.service import Service
 from foldaway.service.keys.vault import Vault
 from foldaway.sources.formats.body import Decoded, Limits
@@ -29,7 +29,7 @@ def kinds(service: Service) -> list[str]:
     return [entry.kind for entry in service.store.ledger.read(NAME)]
 
 
-def test_servers_share_a_ledger_and_any_of_them_certifies_the_closed_trial(place: Place) -> None:
+def test_servers_share_a_ledger_and_any_of_them_certifies_the_trial_that_has_ended(place: Place) -> None:
     one, two = (Service(place.open(), shard, Limits()) for shard in ("one", "two"))
     created = one.create(PLAN.canonical().decode())
     assert kinds(one) == [REGISTERED, KEY_IN_USE]
@@ -40,9 +40,9 @@ def test_servers_share_a_ledger_and_any_of_them_certifies_the_closed_trial(place
     fold(two, 300, 700)
     one.store.rotate(Vault([bytes(32)]).over(VAULT))  # the signing key is sealed anew, and stays the same
     two.store.rotate(Vault([bytes(32)]).over(VAULT))
-    one.close(NAME)
+    one.end(NAME)
     assert kinds(two) == [
-        REGISTERED, KEY_IN_USE, WRITTEN, ANSWERED, WRITTEN, ANSWERED, AUDITED, CLOSED, KEY_DESTROYED,
+        REGISTERED, KEY_IN_USE, WRITTEN, ANSWERED, WRITTEN, ANSWERED, AUDITED, ENDED, KEY_DESTROYED,
     ]  # fmt: skip
     data = two.certificate(NAME)
     checked = verify(data, [created.ledger_head], one.store.ledger.signer().key)
@@ -66,9 +66,9 @@ def test_a_key_that_a_crash_has_left_is_destroyed_and_noted_before_the_certifica
     fold(service, 0, 400)
     monkeypatch.setattr(service.store._keys, "destroy", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        service.close(NAME)
+        service.end(NAME)
     monkeypatch.undo()
-    assert kinds(service)[-1] == CLOSED
+    assert kinds(service)[-1] == ENDED
     assert verify(service.certificate(NAME)).faults == []
     assert kinds(service)[-1] == KEY_DESTROYED
     service.store.close()
@@ -80,7 +80,7 @@ def test_an_open_trial_that_is_older_than_ledgers_begins_one_that_says_so(place:
     receive(service.records.collector(NAME), Decoded(pa.table(records(0, 200))), None, None)
     place.sql("DELETE FROM foldaway_ledger")  # as an upgrade finds it
     fold(service, 200, 300)
-    service.close(NAME)
+    service.end(NAME)
     assert "The plan was registered after the first record." in verify(service.certificate(NAME)).faults
     service.store.close()
 
@@ -88,10 +88,10 @@ def test_an_open_trial_that_is_older_than_ledgers_begins_one_that_says_so(place:
 def test_a_trial_without_effects_and_one_without_a_key_are_certified_too(folder: Place) -> None:
     service = Service(folder.open(), "main", Limits())
     service.create(PLAN.canonical().decode())
-    service.close(NAME, CloseRequest(without_effects=True))
+    service.end(NAME, EndRequest(without_effects=True))
     assert verify(service.certificate(NAME)).faults == []
     service.create(replaced(PLAN, name="bare", unit=None).canonical().decode())
-    service.close("bare", CloseRequest(without_effects=True))
+    service.end("bare", EndRequest(without_effects=True))
     checked = verify(service.certificate("bare"))
     assert checked.faults == []
     assert any("the trial had none of its own" in sentence for sentence in checked.unproven)

@@ -7,7 +7,7 @@ from copy import copy
 import pytest
 
 import foldaway as fa
-from foldaway.errors import IngestError, SequenceGap, TrialClosed
+from foldaway.errors import IngestError, SequenceGap, TrialEnded
 from foldaway.service.collecting.numbers import Numbers, Producers, Sequences
 from foldaway.service.keys.tokens import Wanted, issue
 from plans import SMALL
@@ -85,8 +85,8 @@ def test_a_name_is_its_first_token_s_on_every_server_until_that_is_revoked(place
     place.sql("UPDATE foldaway_tokens SET expires = 1 WHERE id = ?", second.id)
     there.claim(PLAN.name, "till", third.id)
     assert store.shards.producer(PLAN.name, "till") == (3, third.id)
-    store.close_trial(PLAN.name, "{}")
-    with pytest.raises(TrialClosed):
+    store.end_trial(PLAN.name, "{}")
+    with pytest.raises(TrialEnded):
         here.claim(PLAN.name, "another", second.id)
     for each in (store, elsewhere):
         each.close()

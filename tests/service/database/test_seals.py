@@ -156,7 +156,7 @@ def test_a_destroyed_key_is_gone_from_the_files(place: Place) -> None:
     found = place.files(log=False)
     for piece in (sealed, sealed[9:25], sealed[-16:]):
         assert piece in found
-    store.close_trial(BOOTSTRAPPED.name, "{}")
+    store.end_trial(BOOTSTRAPPED.name, "{}")
     found = place.files(log=False)
     assert BOOTSTRAPPED.canonical() in found
     for piece in (sealed, sealed[9:25], sealed[-16:], KEY):
@@ -164,7 +164,7 @@ def test_a_destroyed_key_is_gone_from_the_files(place: Place) -> None:
 
 
 @pytest.mark.once
-def test_a_key_whose_trial_was_closed_right_before_a_crash_goes_at_the_next_start(
+def test_a_key_whose_trial_ended_right_before_a_crash_goes_at_the_next_start(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def crash(*_: object) -> None:
@@ -176,7 +176,7 @@ def test_a_key_whose_trial_was_closed_right_before_a_crash_goes_at_the_next_star
     with monkeypatch.context() as patch:
         patch.setattr(KeyTable, "destroy", crash)
         with pytest.raises(KeyboardInterrupt):
-            store.close_trial(BOOTSTRAPPED.name, '{"final": 1}')
+            store.end_trial(BOOTSTRAPPED.name, '{"final": 1}')
     assert sealed_key(place) == sealed
     assert store.trial_key(BOOTSTRAPPED.name) is None  # whatever is still there
     again = place.open()
@@ -186,7 +186,7 @@ def test_a_key_whose_trial_was_closed_right_before_a_crash_goes_at_the_next_star
 
 
 @pytest.mark.once
-def test_closing_once_more_finishes_what_broke_off(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ending_once_more_finishes_what_broke_off(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     def crash(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -195,13 +195,13 @@ def test_closing_once_more_finishes_what_broke_off(place: Place, monkeypatch: py
     with monkeypatch.context() as patch:
         patch.setattr(KeyTable, "destroy", crash)
         with pytest.raises(KeyboardInterrupt):
-            store.close_trial(BOOTSTRAPPED.name, '{"final": 1}')
-    assert store.close_trial(BOOTSTRAPPED.name, '{"final": 2}').final == '{"final": 1}'
+            store.end_trial(BOOTSTRAPPED.name, '{"final": 1}')
+    assert store.end_trial(BOOTSTRAPPED.name, '{"final": 2}').final == '{"final": 1}'
     assert place.sql("SELECT * FROM foldaway_keys", file="keys.db") == []
 
 
 @pytest.mark.once
-def test_a_server_killed_while_it_closes_leaves_no_trial_open_without_its_key(place: Place) -> None:
+def test_a_server_killed_while_it_ends_leaves_no_trial_open_without_its_key(place: Place) -> None:
     sealed: list[bytes] = []
     for attempt in range(8):
         plan = renamed(BOOTSTRAPPED, f"trial-{attempt}")
@@ -213,13 +213,13 @@ def test_a_server_killed_while_it_closes_leaves_no_trial_open_without_its_key(pl
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         after = place.open()
-        closed = after.trial(plan.name).status == "closed"
-        assert after.trial_key(plan.name) == (None if closed else KEY)
-        after.close_trial(plan.name, "{}")
+        ended = after.trial(plan.name).status == "ended"
+        assert after.trial_key(plan.name) == (None if ended else KEY)
+        after.end_trial(plan.name, "{}")
         assert place.sql("SELECT * FROM foldaway_keys", file="keys.db") == []
     found = place.files(log=False)
     assert not any(blob in found for blob in sealed)
 
 
 def _close(place: Place, name: str) -> None:
-    place.open().close_trial(name, "{}")
+    place.open().end_trial(name, "{}")

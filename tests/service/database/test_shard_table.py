@@ -11,7 +11,7 @@ import time
 import msgspec
 import pytest
 
-from foldaway.errors import Conflict, TrialClosed, Unavailable
+from foldaway.errors import Conflict, TrialEnded, Unavailable
 from foldaway.service.database.store import Store
 from stores import PLAN, Place, forked
 
@@ -210,7 +210,7 @@ def test_commits_by_servers_with_many_producers_in_common_wait_and_do_not_lock_e
     assert set(store.shards.sequences(NAME).values()) == {sum(row.version for row in store.shards.all(NAME))}
 
 
-def test_a_trial_that_is_closed_while_servers_commit_keeps_what_its_final_word_says(place: Place) -> None:
+def test_a_trial_that_ends_while_servers_commit_keeps_what_its_final_word_says(place: Place) -> None:
     store = place.open()
     store.create_trial(PLAN, None)
     closed = threading.Event()
@@ -220,7 +220,7 @@ def test_a_trial_that_is_closed_while_servers_commit_keeps_what_its_final_word_s
         while not closed.is_set():
             try:
                 version = store.shards.commit(NAME, shard, version=version, n=version + 1, state=b"", sequences={})
-            except TrialClosed:
+            except TrialEnded:
                 return
             time.sleep(0.002)  # SQLite's locks go to whoever asks first, not to who waits longest
 
@@ -231,7 +231,7 @@ def test_a_trial_that_is_closed_while_servers_commit_keeps_what_its_final_word_s
     for _ in range(2_000):
         rows = store.shards.all(NAME)
         try:
-            store.close_trial(NAME, str(sum(row.n for row in rows)), {row.shard: row.version for row in rows})
+            store.end_trial(NAME, str(sum(row.n for row in rows)), {row.shard: row.version for row in rows})
             break
         except Conflict:
             continue

@@ -15,7 +15,7 @@ from foldaway.errors import (
     Conflict,
     FoldawayError,
     StoreError,
-    TrialClosed,
+    TrialEnded,
     TrialExists,
     Unavailable,
     UnknownTrial,
@@ -54,7 +54,7 @@ def test_a_plan_is_registered_once(place: Place) -> None:
     row = store.create_trial(PLAN, None)
     assert (row.name, row.fingerprint, row.status, row.new) == (NAME, PLAN.fingerprint, "open", True)
     assert fa.Plan.loads(row.plan) == PLAN
-    assert (row.closed, row.final) == (None, None)
+    assert (row.ended, row.final) == (None, None)
     again = place.open().create_trial(PLAN, None)
     assert not again.new
     assert again.created == row.created
@@ -82,7 +82,7 @@ def test_a_trial_that_is_not_there_is_unknown(store: Store, name: str) -> None:
     with pytest.raises(UnknownTrial):
         store.shards.leave_out(name, "main", 1)
     with pytest.raises(UnknownTrial):
-        store.close_trial(name, "{}")
+        store.end_trial(name, "{}")
 
 
 def test_commits_follow_one_another(store: Store, place: Place) -> None:
@@ -135,30 +135,30 @@ def test_many_producers_in_one_commit(store: Store) -> None:
     assert store.shards.sequences(NAME)["producer-3"] == 4
 
 
-def test_a_closed_trial_takes_no_more(store: Store) -> None:
+def test_a_trial_that_has_ended_takes_no_more(store: Store) -> None:
     commit(store)
-    row = store.close_trial(NAME, '{"final": 1}')
-    assert (row.status, row.final) == ("closed", '{"final": 1}')
-    assert row.closed is not None
-    assert row.closed >= row.created
+    row = store.end_trial(NAME, '{"final": 1}')
+    assert (row.status, row.final) == ("ended", '{"final": 1}')
+    assert row.ended is not None
+    assert row.ended >= row.created
     before = everything(store)
     assert before[0] == row
-    with pytest.raises(TrialClosed, match="takes no more records"):
+    with pytest.raises(TrialEnded, match="takes no more records"):
         commit(store, version=1)
-    with pytest.raises(TrialClosed):
+    with pytest.raises(TrialEnded):
         commit(store, "new", sequences={})
     assert everything(store) == before
     # The first word stays the last one.
-    assert store.close_trial(NAME, '{"final": 2}') == row
+    assert store.end_trial(NAME, '{"final": 2}') == row
     assert store.create_trial(PLAN, None) == row
 
 
-def test_records_given_up_are_counted_also_after_the_close(store: Store) -> None:
+def test_records_given_up_are_counted_also_after_the_end(store: Store) -> None:
     store.shards.leave_out(NAME, "main", 3)
     assert store.shards.one(NAME, "main") == ShardRow("main", left_out=3)
     commit(store)
     store.shards.leave_out(NAME, "main", 4)
-    store.close_trial(NAME, "{}", {"main": 1})
+    store.end_trial(NAME, "{}", {"main": 1})
     store.shards.leave_out(NAME, "main", 5)
     store.shards.leave_out(NAME, "other", 2)
     assert [(row.shard, row.version, row.left_out) for row in store.shards.all(NAME)] == [
@@ -167,16 +167,16 @@ def test_records_given_up_are_counted_also_after_the_close(store: Store) -> None
     ]
 
 
-def test_a_trial_is_closed_on_the_states_that_its_final_word_was_read_from(store: Store) -> None:
+def test_a_trial_ends_on_the_states_that_its_final_word_was_read_from(store: Store) -> None:
     commit(store)
     store.shards.leave_out(NAME, "idle", 1)
     commit(store, "other", sequences={})
     for seen in ({}, {"main": 1}, {"main": 1, "other": 0}, {"main": 1, "other": 1, "third": 1}):
-        with pytest.raises(Conflict, match="close it once more"):
-            store.close_trial(NAME, "{}", seen)
+        with pytest.raises(Conflict, match="end it once more"):
+            store.end_trial(NAME, "{}", seen)
     assert store.trial(NAME).status == "open"
-    store.close_trial(NAME, "{}", {"main": 1, "other": 1})
-    assert store.trial(NAME).status == "closed"
+    store.end_trial(NAME, "{}", {"main": 1, "other": 1})
+    assert store.trial(NAME).status == "ended"
 
 
 def test_a_bootstraps_key_lives_as_long_as_its_trial_is_open(place: Place) -> None:
@@ -188,7 +188,7 @@ def test_a_bootstraps_key_lives_as_long_as_its_trial_is_open(place: Place) -> No
     # The first key counts: records were folded under it.
     store.create_trial(BOOTSTRAPPED, bytes(16))
     assert store.trial_key(BOOTSTRAPPED.name) == KEY
-    store.close_trial(BOOTSTRAPPED.name, "{}")
+    store.end_trial(BOOTSTRAPPED.name, "{}")
     assert store.trial_key(BOOTSTRAPPED.name) is None
     store.create_trial(BOOTSTRAPPED, KEY)
     assert place.sql("SELECT count(*) FROM foldaway_keys", file="keys.db") == [(0,)]

@@ -94,7 +94,7 @@ ROUTES = {
     ("GET", "/v1/trials/known/history"): ["admin", "read", "red"],
     ("GET", "/v1/trials/known/outlook"): ["admin", "read", "red"],
     ("GET", "/v1/trials/known/certificate"): ["admin", "read", "red"],
-    ("POST", "/v1/trials/known/close"): ["admin", "red"],
+    ("POST", "/v1/trials/known/end"): ["admin", "red"],
     ("DELETE", "/v1/trials/known"): ["admin", "red"],
     ("POST", "/v1/trials/known/records"): ["admin", "ingest"],
     ("GET", "/v1/trials/known/producers/me"): ["admin", "ingest"],
@@ -115,7 +115,7 @@ def test_who_may_ask_what(server: Served, tokens: dict[str, str], method: str, p
     allowed = ROUTES[method, path]
     for who, token in tokens.items():
         if who in allowed:
-            if not path.endswith("/close") and (method, path) != ("DELETE", "/v1/trials/known"):
+            if not path.endswith("/end") and (method, path) != ("DELETE", "/v1/trials/known"):
                 answer = server.ask(method, path, token)
                 assert answer.status_code not in (401, 403), who
         elif who in NOBODY:
@@ -163,7 +163,7 @@ def test_a_team_sees_nothing_of_another(server: Served, tokens: dict[str, str]) 
     assert {row["trial"] for row in rows.values()} == {"known"}
     assert rows[own["id"]]["label"] == "wall"
     check_problem(server.ask("DELETE", f"/v1/tokens/{own['id']}", blue), 404)
-    check_problem(server.ask("POST", "/v1/trials/known/close", red, json={"exact": True}), 403)
+    check_problem(server.ask("POST", "/v1/trials/known/end", red, json={"exact": True}), 403)
     assert server.ask("DELETE", f"/v1/tokens/{own['id']}", red).status_code == 204
 
 
@@ -173,7 +173,7 @@ def test_a_removed_trial_is_gone_with_its_tokens_and_its_name_stays_taken(
     made = server.create("passing", tokens["red"])
     server.ask("POST", "/v1/trials/passing/records", made["ingest_token"], json=rows(40))
     check_problem(server.ask("DELETE", "/v1/trials/passing", tokens["red"]), 409)
-    assert server.ask("POST", "/v1/trials/passing/close", tokens["red"]).status_code == 200
+    assert server.ask("POST", "/v1/trials/passing/end", tokens["red"]).status_code == 200
     assert server.ask("DELETE", "/v1/trials/passing", tokens["red"]).status_code == 204
     for token in ("red", "admin"):
         check_problem(server.ask("GET", "/v1/trials/passing", tokens[token]), 404)
@@ -245,7 +245,7 @@ def test_a_life_and_its_fingerprint(server: Served) -> None:
         server.ask("GET", "/v1/trials/life", read),
         eventually(lambda: told if (told := server.ask("GET", "/v1/trials/life/effects", read)).is_success else None),
         server.ask("POST", records, ingest, json=rows(3)),
-        server.ask("POST", "/v1/trials/life/close"),
+        server.ask("POST", "/v1/trials/life/end"),
         server.ask("GET", "/v1/trials/life/effects", read),
     ]
     assert [answer.status_code for answer in answers] == [201, *[200] * 5, 202, 200, 200]
@@ -269,9 +269,9 @@ def test_a_life_and_its_fingerprint(server: Served) -> None:
     assert (closed["records"], closed["left_out"], closed["final"]) == (34, 4, True)  # three came later
     assert closed["effects"]["effects"] == effects["effects"]["effects"]  # three more are too few to tell anything new
     assert closed == final
-    assert "closed" in refusals[1].json()["detail"]
+    assert "ended" in refusals[1].json()["detail"]
     listed = {row["name"]: row for row in server.ask("GET", "/v1/trials").json()}
-    assert listed["life"]["status"] == "closed"
+    assert listed["life"]["status"] == "ended"
     assert listed["life"]["fingerprint"] == fingerprint
     assert plan.json()["outcomes"] == ["y"]
 
@@ -353,7 +353,7 @@ def test_the_outlook_follows_from_what_was_told(server: Served) -> None:
     for wrong in ({"records": "0"}, {"days": "-1"}, {"width": SECRET}):
         check_problem(server.ask("GET", path, read, params=wrong), 400)
     check_problem(server.ask("GET", path, read, params={"records": 10}), 422)
-    server.ask("POST", "/v1/trials/ahead/close")
+    server.ask("POST", "/v1/trials/ahead/end")
     check_problem(server.ask("GET", path, read), 410)
 
 

@@ -77,8 +77,8 @@ class Arriving:
         assert answer.status_code in (200, 202), answer.text  # 202 while they wait for their cohort
         assert answer.json()["folded"] == count
 
-    def close(self) -> None:
-        assert self._server.ask("POST", f"/v1/trials/{self.name}/close").status_code == 200
+    def end(self) -> None:
+        assert self._server.ask("POST", f"/v1/trials/{self.name}/end").status_code == 200
 
     @property
     def points(self) -> int:
@@ -134,10 +134,10 @@ def width_of(page: Page) -> float:
     return number(upper) - number(lower)
 
 
-# From a plan to a closed trial.
+# From a plan to a trial that has ended.
 
 
-def test_an_admin_creates_reads_and_closes_a_trial(browser: Browser, server: Served, tmp_path: Path) -> None:
+def test_an_admin_creates_reads_and_ends_a_trial(browser: Browser, server: Served, tmp_path: Path) -> None:
     plan = fa.Plan(name="from-the-page", arm="variant", arms={"control": 0.5, "treatment": 0.5}, outcomes=["revenue"])
     plan.save(tmp_path / "plan.toml")
     with looking(browser, server, server.admin) as watched:
@@ -165,12 +165,12 @@ def test_an_admin_creates_reads_and_closes_a_trial(browser: Browser, server: Ser
         assert "At a glance" in report
         page.get_by_text("Word for word").click()
         assert '"outcomes"' in page.locator("pre.plan").inner_text()
-        page.get_by_text("Close this trial").click()
-        assert page.get_by_role("button", name="Close the trial").is_disabled()
+        page.get_by_text("End this trial").click()
+        assert page.get_by_role("button", name="End the trial").is_disabled()
         page.get_by_label("cannot be undone").check()
-        page.get_by_role("button", name="Close the trial").click()
-        page.get_by_text("This trial is closed.").wait_for()
-        assert not page.get_by_text("Close this trial").is_visible()
+        page.get_by_role("button", name="End the trial").click()
+        page.get_by_text("This trial has ended.").wait_for()
+        assert not page.get_by_text("End this trial").is_visible()
         with page.expect_download() as download:
             page.get_by_role("button", name="Download the certificate").click()
         assert verify(download.value.path().read_bytes()).good
@@ -192,7 +192,7 @@ def test_a_plan_that_is_refused_says_why_and_a_reader_is_offered_neither(
     with looking(browser, server, reader.read) as watched:
         page = watched.page
         page.get_by_role("button", name="Download the report").wait_for()
-        assert not page.get_by_text("Close this trial").is_visible()
+        assert not page.get_by_text("End this trial").is_visible()
 
 
 # Records arriving.
@@ -237,23 +237,23 @@ def test_the_estimate_moves_and_the_interval_narrows_as_records_arrive(browser: 
         watched.require_quiet()
 
 
-def test_a_closed_trial_says_so_with_its_final_effects_and_fingerprint(browser: Browser, server: Served) -> None:
-    trial = Arriving(server, "closing")
+def test_a_trial_that_has_ended_shows_its_final_effects_and_fingerprint(browser: Browser, server: Served) -> None:
+    trial = Arriving(server, "ending")
     trial.send(210)
-    with looking(browser, server, server.admin, "#/trials/closing") as watched:
+    with looking(browser, server, server.admin, "#/trials/ending") as watched:
         page = watched.page
         page.locator("#estimate").wait_for()
-        assert page.get_by_text("This trial is closed.").count() == 0
+        assert page.get_by_text("This trial has ended.").count() == 0
         trial.send(5)
-        trial.close()
-        page.get_by_text("This trial is closed.").wait_for()
-        fingerprint = server.ask("GET", "/v1/trials/closing").json()["fingerprint"]
-        assert fingerprint in text(page, ".ended")
-        assert "final" in text(page, ".ended")
+        trial.end()
+        page.get_by_text("This trial has ended.").wait_for()
+        fingerprint = server.ask("GET", "/v1/trials/ending").json()["fingerprint"]
+        assert fingerprint in text(page, ".has-ended")
+        assert "final" in text(page, ".has-ended")
         until(page, lambda: text(page, "#outlook") == "")
         assert page.locator("#estimate").is_visible()
         assert (
-            page.get_by_text("left out at the close: no cohort").count() == 1
+            page.get_by_text("left out at the end: no cohort").count() == 1
         )  # five are no cohort after the last answer
         assert page.locator("#cohort").is_hidden()
         assert serious_findings(page) == []
@@ -264,7 +264,7 @@ def test_page_list_and_report_give_one_verdict(browser: Browser, server: Served)
     """That of the command line's scorecard, also where it holds for one look alone."""
     trial = Arriving(server, "once")
     trial.send(400, lift=1.2)
-    trial.close()
+    trial.end()
     (said,) = server.ask("GET", "/v1/trials/once/effects", trial.read).json()["effects"]["verdicts"]
     assert said["words"] == "higher, one look"
     with looking(browser, server, server.admin) as watched:

@@ -1,4 +1,4 @@
-"""The addresses of federated trials over HTTP, and the commands that close one, on a real server."""
+"""The addresses of federated trials over HTTP, and the commands that end one, on a real server."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_life_in_mode_scores(server: Served) -> None:
     assert server.ask("GET", "/v1/trials/replies/coefficients", trial.tokens["ingest_token"]).status_code == 425
     for kept in trial.kept:
         assert trial.post("moments", encoded(moments(kept))).status_code == 200
-    closing = server.ask("POST", "/v1/trials/replies/close", json={"deadline": 500, "share": 1}).json()
+    closing = server.ask("POST", "/v1/trials/replies/end", json={"deadline": 500, "share": 1}).json()
     assert closing["final"] is False
     assert closing["effects"] is None
     assert closing["federated"]["stage"] == "replying"
@@ -102,13 +102,13 @@ def test_a_life_in_mode_scores(server: Served) -> None:
     assert 0 < deadline.timestamp() - time.time() < 500
     assert columns(status) == ["enrolled", "with moments", "replied", "not yet"]
     told = trial.foldaway("end", "--yes", "--deadline", "0")
-    assert told.startswith("replies is closed; these effects are final.\n\n")
+    assert told.startswith("replies has ended; these effects are final.\n\n")
     assert trial.foldaway("end", "--yes") == told
     assert "CR2" in trial.foldaway("effects", "--all")
     assert "Integrity: some missing" in told
     assert "missing at random" in " ".join(told.split())
     status = trial.foldaway("status")
-    assert re.search(r"^replies  closed ", status, re.MULTILINE)
+    assert re.search(r"^replies  ended ", status, re.MULTILINE)
     assert columns(status) == ["enrolled", "replied", "missing"]
     final = json.loads(trial.foldaway("end", "--yes", "--json"))
     assert final["federated"]["integrity"]["verdict"] == "some missing"
@@ -135,7 +135,7 @@ def test_while_a_trial_is_open_nobody_is_missing_and_what_is_pending_is_said(ser
     assert columns(status) == ["enrolled", *(["with moments", "replied"] if scores else ["reported"]), "not yet"]
     assert "Counts of devices are rounded too, unless you have an admin token." in " ".join(status.split())
     assert f"{'Messages with moments' if scores else 'Reports'} that wait for their cohort" in status
-    assert ("asked for replies at its close" in " ".join(status.split())) is scores
+    assert ("asked for replies at its end" in " ".join(status.split())) is scores
     assert json.loads(trial.foldaway("status", "--json"))["status"] == "open"
 
 
@@ -167,8 +167,8 @@ def test_refusals(server: Served) -> None:
     assert "stay on its devices" in records.json()["detail"]
     faulty: list[Any] = [{"deadline": -1}, {"share": 0}, {"share": 2}, {"until": 5}, []]
     for wanted in faulty:
-        assert server.ask("POST", "/v1/trials/refusals/close", json=wanted).status_code == 400
-    assert server.ask("POST", "/v1/trials/refusals/close", content=b"x").status_code == 415
+        assert server.ask("POST", "/v1/trials/refusals/end", json=wanted).status_code == 400
+    assert server.ask("POST", "/v1/trials/refusals/end", content=b"x").status_code == 415
     status = server.ask("GET", "/v1/trials/refusals", trial.tokens["read_token"]).json()
     (listed,) = server.ask("GET", "/v1/trials", trial.tokens["read_token"]).json()
     exact = server.ask("GET", "/v1/trials/refusals").json()["federated"]
@@ -189,9 +189,9 @@ def test_a_plain_trial_takes_no_messages(server: Served) -> None:
     assert server.ask("GET", "/v1/trials/plain", tokens["read_token"]).json()["federated"] is None
 
 
-def test_closed_without_enough_devices(server: Served) -> None:
+def test_ended_without_enough_devices(server: Served) -> None:
     trial = Hosted(server, "few", "delta")
-    refused = server.ask("POST", "/v1/trials/few/close", json={"deadline": 600})
+    refused = server.ask("POST", "/v1/trials/few/end", json={"deadline": 600})
     assert refused.status_code == 409
     assert "effects would be withheld: every arm needs durable reports of" in refused.json()["detail"]
     assert trial.foldaway("status").count("open") >= 1
@@ -209,7 +209,7 @@ def test_a_deadline_that_too_few_have_kept(server: Served) -> None:
     assert "replying" in status
     assert "The trial waits on, though its deadline is over" in status
     assert "--share is above 0" in trial.foldaway("end", "--yes", "--share", "0", code=1)
-    more = server.ask("POST", "/v1/trials/late/close", json={"deadline": 600})
+    more = server.ask("POST", "/v1/trials/late/end", json={"deadline": 600})
     assert (more.status_code, more.json()["final"]) == (200, False)
     for number, kept in zip(trial.numbers, trial.kept, strict=True):
         message = msgspec.structs.replace(report(trial.plan, kept), number=number)

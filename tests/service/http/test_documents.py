@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from foldaway.federated.coordinator.closing import CloseRequest
+from foldaway.federated.coordinator.ending import EndRequest
 from served import Served, rows
 from servers import Nursery
 from sizes import mostly_slow
@@ -53,7 +53,7 @@ def server(served_from: Nursery, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def create(server: Served, name: str) -> None:
-    """A trial of this name, now: what was there before may have been found, and closed."""
+    """A trial of this name, now: what was there before may have been found, and ended."""
     made = server.create(name, **({"federated": "scores"} if name == "federated" else {}))
     if name == "known":
         path = f"/v1/trials/{name}/records"
@@ -67,7 +67,7 @@ def test_the_page_shows_every_address_of_the_document_and_loads_nothing_from_els
     assert len(addresses) > 20
     assert [each for each in addresses if f"<code>{each}</code>" not in page.text] == []
     assert "Bad request syntax" not in page.text  # the framework's words
-    assert all(f"`{field}`" in page.text for field in CloseRequest.__struct_fields__)
+    assert all(f"`{field}`" in page.text for field in EndRequest.__struct_fields__)
     assert "script-src 'self'" in page.headers["Content-Security-Policy"]
     assert re.findall(r'(?:src|href)="([^"]+)"', page.text) == [
         "dashboard/icon.svg",
@@ -91,9 +91,9 @@ def test_what_is_drawn_from_the_document_is_answered_as_it_says(
     config.write_text(settings + (KNOWN.format(name=known) if known else ""))
     words = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(config), "run"]
     words += [f"{server.url}/schema/openapi.json", "--checks", "all", "--workers", "1", "--no-color"]
-    # A trial stays known if it is not closed; and the name that is given here would mend names that are faulty on
+    # A trial stays known if it is not ended; and the name that is given here would mend names that are faulty on
     # purpose, which puzzles the check of sequences of requests.
-    words += ["--exclude-path-regex", "/close$", "--phases", "coverage,fuzzing"] if known else []
+    words += ["--exclude-path-regex", "/end$", "--phases", "coverage,fuzzing"] if known else []
     done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=300)
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
     cases = re.search(r"([\d,]+) (?:generated|test cases)", done.stdout)

@@ -26,7 +26,7 @@ SHOP, OTHER = "https://shop.example", "https://other.example"
 
 SENT = {"records": "POST", "enrolments": "POST", "moments": "POST", "reports": "POST"}
 ASKED = {"plan": "GET", "coefficients": "GET", "producers/page": "GET"}
-CLOSED = ("", "/effects", "/status", "/report", "/history", "/outlook", "/close", "/tallies", "/certificate")
+CLOSED = ("", "/effects", "/status", "/report", "/history", "/outlook", "/end", "/tallies", "/certificate")
 
 
 class Elsewhere:

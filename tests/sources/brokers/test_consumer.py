@@ -33,7 +33,7 @@ from consuming import (
 )
 from foldaway.account.stream_file import StreamFile
 from foldaway.effects.door import TOLD
-from foldaway.errors import SealedError, SourceError, StateError
+from foldaway.errors import EndedError, SourceError, StateError
 from foldaway.keeping.saved import StreamPositions
 from foldaway.sources.brokers.broker import Broker, Message, parse
 from foldaway.sources.brokers.consumer import FaultyMessage, Progress
@@ -241,11 +241,11 @@ def test_two_states_cannot_be_solved_for_a_record_unless_the_cohort_is_one(redis
     assert solved[20] == 0
 
 
-# The close.
+# The end.
 
 
 @pytest.mark.once
-def test_the_close_takes_all_and_leaves_rounded_effects_alone(some_broker: Server, tmp_path: Path) -> None:
+def test_the_end_takes_all_and_leaves_rounded_effects_alone(some_broker: Server, tmp_path: Path) -> None:
     plan = plan_of(fresh_name(), cohort=100, moments={"bootstrap": 20}, covariates=[])
     records = people(230)
     some_broker.create(plan.name)
@@ -258,12 +258,12 @@ def test_the_close_takes_all_and_leaves_rounded_effects_alone(some_broker: Serve
     assert stored.state == b""
     assert stored.final is not None
     assert stored.final.effects == one_pass(plan, records).read(TOLD).to_json()
-    with pytest.raises(SealedError, match="has ended"):
+    with pytest.raises(EndedError, match="has ended"):
         consume(some_broker, plan, tmp_path)
 
 
 @pytest.mark.once
-def test_a_crash_after_the_closing_write_is_made_good_by_closing_again(some_broker: Server, tmp_path: Path) -> None:
+def test_a_crash_after_the_last_write_is_made_good_by_ending_again(some_broker: Server, tmp_path: Path) -> None:
     plan, _ = prepared(some_broker, n=200, cohort=150)  # of whom there are 100: nothing is written before
     with pytest.raises(Crash):
         consume(

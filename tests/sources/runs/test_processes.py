@@ -145,7 +145,7 @@ def test_going_on_with_a_trial_leaves_it_as_it_was(drawn: tuple[fa.Plan, pd.Data
     assert both.key == started.key
     with pytest.raises(fa.PlanError, match="has its key already"):
         fa.fold_files(folder / "large.parquet", plan, into=started, key=bytes(range(16)))
-    with pytest.raises(fa.SealedError, match="without its key"):
+    with pytest.raises(fa.EndedError, match="without its key"):
         fa.fold_files(folder / "large.parquet", plan, into=fa.Trial.loads(before))
 
 

@@ -18,7 +18,7 @@ from foldaway_device.folder import FolderStore
 from foldaway_device.link import HttpLink, Link, pauses, trial_address
 from foldaway_device.modes import mode_of
 from foldaway_device.plan import Plan, read_plan
-from foldaway_device.reporting import CLOSED, Reporting, served_plan
+from foldaway_device.reporting import ENDED, Reporting, served_plan
 from foldaway_device.rows import row_of
 from foldaway_device.state import State, Store
 from foldaway_device.status import Status
@@ -191,7 +191,7 @@ class Device:
             except StateError:
                 pass  # the next record or report says so
             except FoldawayError as refused:
-                if isinstance(refused, ServerError) and refused.status == CLOSED:
+                if isinstance(refused, ServerError) and refused.status == ENDED:
                     self._custody.end("missed")
                 elif not (isinstance(refused, ServerError) and refused.passes):
                     self._on_refusal(refused)
@@ -201,7 +201,7 @@ class Device:
     def report(self, *, timeout: float = 10.0, wait: float = 0.0) -> Status:
         """Send what the plan's mode asks for at this point, once, and say where the device stands.
 
-        In mode ``scores``, while the trial is open: the moments of new records; after its close: the scores. In the
+        In mode ``scores``, while the trial is open: the moments of new records; after its end: the scores. In the
         other modes: what the records came to; it ends the device's part. Call it again, in this process or a later
         one, until the status is settled: nothing is ever counted twice.
 

@@ -22,7 +22,7 @@ from foldaway_device.plan import Plan
 from foldaway_device.state import State, new_number
 from foldaway_device.status import Status
 
-UNKNOWN, CLOSED, TOO_EARLY = 404, 410, 425
+UNKNOWN, ENDED, TOO_EARLY = 404, 410, 425
 
 
 class Reporting:
@@ -56,11 +56,11 @@ class Reporting:
                 try:
                     self.enrol(until)
                 except ServerError as refused:
-                    if refused.status != CLOSED:  # a kill may have come between an answer and the note of it here
+                    if refused.status != ENDED:  # a kill may have come between an answer and the note of it here
                         raise
             return self._deliver(until)
         except ServerError as refused:
-            if refused.status != CLOSED:
+            if refused.status != ENDED:
                 raise
         return self._custody.end("missed")
 
@@ -111,7 +111,7 @@ class Reporting:
             try:
                 durable, late = self._post("moments", waiting, until), False
             except ServerError as refused:
-                if refused.status != CLOSED:
+                if refused.status != ENDED:
                     raise
                 durable, late = False, True
             if not durable and not late:

@@ -15,7 +15,7 @@ _MEANING: dict[Standing, str] = {
     "new": "the server does not know of it yet.",
     "enrolled": "the server knows that it takes part, and waits for its report.",
     "pending": "what it sent waits at the server for others to make up a cohort; report again later.",
-    "waiting for coefficients": "what it sent is safe; report again when the trial has been closed.",
+    "waiting for coefficients": "what it sent is safe; report again when the trial has ended.",
     "leaving": "everything was deleted but what it has reported, which goes when it is safe; report again later.",
     "counted": "its part is done, and nothing of its records is kept.",
     "missed": "the trial ended without its report, or its reply, and nothing of its records is kept.",

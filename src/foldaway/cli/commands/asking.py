@@ -18,7 +18,7 @@ from foldaway.cli.terminal.printing import (
 )
 from foldaway.cli.terminal.served_trial import ServedTrial
 from foldaway.cli.terminal.where import ItsServer, Where, find
-from foldaway.errors import EstimateError, SealedError
+from foldaway.errors import EndedError, EstimateError
 
 app = typer.Typer()
 
@@ -53,7 +53,7 @@ def effects(
 
     found = trial.effects(told=told)
     if exact and found.rounded:
-        raise SealedError(f"{where} has only rounded effects; leave out --exact.")
+        raise EndedError(f"{where} has only rounded effects; leave out --exact.")
     print(found.to_json() if json else found.to_string(all=everything))
 
 

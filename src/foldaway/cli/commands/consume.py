@@ -11,7 +11,7 @@ import foldaway as fa
 from foldaway.cli.terminal.options import KeyFile, PlanFile, WithoutEffects, flag, given
 from foldaway.cli.terminal.saved_trial import finish, tell_from
 from foldaway.cli.terminal.words import tell
-from foldaway.errors import SealedError, SourceError, TooEarly, Unreleased
+from foldaway.errors import EndedError, SourceError, TooEarly, Unreleased
 from foldaway.keeping.secret import read_or_make_key
 
 app = typer.Typer()
@@ -46,7 +46,7 @@ def consume(
     json: AsJson = False,
 ) -> None:
     """Fold a stream into a store, exactly once, even after a crash. No record is kept."""
-    from foldaway.account.stream_file import STATE, StreamFile, is_closed
+    from foldaway.account.stream_file import STATE, StreamFile, has_ended
     from foldaway.cli.terminal.consumer import show_end, shown_progress, stop_asked
     from foldaway.forgetting.harden import without_dumps
     from foldaway.sources.brokers.broker import parse
@@ -57,16 +57,16 @@ def consume(
     where = parse(address)
     the_plan = fa.Plan.load(plan)
     broker = where.broker(the_plan.name)
-    closed = is_closed(store)
-    if closed and not end:
-        raise SealedError(f"the trial in {store} has ended: `foldaway effects {store}` prints its effects.")
-    secret = None if closed else _secret(key, store)
+    ended = has_ended(store)
+    if ended and not end:
+        raise EndedError(f"the trial in {store} has ended: `foldaway effects {store}` prints its effects.")
+    secret = None if ended else _secret(key, store)
     options = ConsumerOptions(until_empty, delete, skip_faulty, end, without_effects)
     with StreamFile(store, the_plan, where.stream, key=secret) as opened:
         with stop_asked() as stop, shown_progress(str(where), json) as show:
             consumer = Consumer(broker, opened, options=options, told=show, stopping=stop)
             trial = consumer.run()
-        head = finish(store / STATE, key) if trial.ended or closed else ""
+        head = finish(store / STATE, key) if trial.ended or ended else ""
     show_end(trial, consumer, _told(store / STATE, trial, secret), delete=delete, json=json)
     if head:
         tell(head)

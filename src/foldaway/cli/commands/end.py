@@ -85,7 +85,7 @@ def end(
 
 
 def _put_away(trial: ServedTrial, archive: Path | None, remove: bool) -> None:
-    """Remove an ended trial from its server, after its archive is on the disk."""
+    """Remove a trial that has ended from its server, after its archive is on the disk."""
     if archive is not None:
         trial.archive(archive)
         tell(f"Certificate, effects and report are in {archive}.")

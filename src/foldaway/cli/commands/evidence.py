@@ -95,7 +95,7 @@ def _effects_in(data: bytes) -> Iterator[str]:
     if (text := read.certificate.effects) is None:
         return
     try:
-        effects = replace(fa.Effects.from_json(text), final=Ledger(read.certificate.ledger).closed)
+        effects = replace(fa.Effects.from_json(text), final=Ledger(read.certificate.ledger).ended)
         shown = "".join(each if each.isprintable() or each == "\n" else "?" for each in str(effects))
     except UNREADABLE:
         yield "The effects in it cannot be shown: this version of foldaway does not read their form."

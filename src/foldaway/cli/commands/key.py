@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -76,6 +77,7 @@ def _move(
 ) -> None:
     """Move the trials of a folder to a database, and say how they are served from there."""
     with extra():
+        from foldaway.service.database.databases import without_password
         from foldaway.service.moving import move
         from foldaway.service.server import Settings
 
@@ -89,8 +91,11 @@ def _move(
     )
     print(in_lines(f"{how_much} to {moved.place}. {data} is not served any more; its databases are destroyed."))
     print("Serve them from there, with the same key:\n")
-    key = "" if "FOLDAWAY_KEY" in os.environ and key_file is None else f" --key-file {key_file or f'{data}/master.key'}"
-    print(f"  foldaway serve --database {moved.place}{key}")
+    key = None if "FOLDAWAY_KEY" in os.environ and key_file is None else key_file or f"{data}/master.key"
+    own = {"key-file": key, "version-keys": version_keys, "database-password-file": password_file}
+    words = ["foldaway", "serve", "--database", without_password(to)]
+    words += [word for name, file in own.items() if file is not None for word in (f"--{name}", str(file))]
+    print(f"  {shlex.join(words)}")
 
 
 def _create(file: str) -> None:

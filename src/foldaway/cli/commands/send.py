@@ -60,10 +60,10 @@ def send(
     ):
         outcome = send_files(client, name, paths, progress, key=_own_key(key), delimiter=delimiter)
     said = f"{many(outcome.sent, 'record')} sent."
-    if outcome.closed:
+    if outcome.ended:
         said += (
-            f" {name} is closed. {many(outcome.known, 'record')} of these files came before that; those that were not "
-            f"part of a cohort at the close were left out. `foldaway trial status {name}` shows how many."
+            f" {name} has ended. {many(outcome.known, 'record')} of these files came before that; those that were not "
+            f"part of a cohort at the end were left out. `foldaway trial status {name}` shows how many."
         )
     elif outcome.known:
         said += f" {outcome.known:,} {'was' if outcome.known == 1 else 'were'} there already."
@@ -82,13 +82,13 @@ class SentRecords(NamedTuple):
         sent: Records that the server has folded now.
         known: Records that it had from an earlier run.
         pending: Whether it has records, of any producer, that it has not yet made durable.
-        closed: Whether the trial is closed.
+        ended: Whether the trial has ended.
     """
 
     sent: int
     known: int
     pending: bool
-    closed: bool
+    ended: bool
 
 
 def send_files(
@@ -116,12 +116,12 @@ def send_files(
     plan = fa.Plan.loads(msgspec.json.encode(client.plan(trial)).decode())
     wanted, options = wanted_by(plan), ReadOptions(None, delimiter)
     marks = FoldedFiles(FilePositions(key, {}))
-    sent, known, pending, closed = 0, 0, False, False
+    sent, known, pending, ended = 0, 0, False, False
     for path in paths:
         assert isinstance(path, Path)
         client.producer = f"file-{marks.mark(path).hex()}"
         there = client.progress(trial)
-        durable, closed = there["durable"], there["closed"]
+        durable, ended = there["durable"], there["ended"]
         batches = read(path, wanted, options, whole=plan.whole_units, progress=partial(progress, path))
         if not plan.whole_units:
             most = max(1, _CELLS // len(wanted.names))
@@ -143,7 +143,7 @@ def send_files(
             known += rows - skipped - receipt["folded"] if receipt["repeated"] else 0
             sent += receipt["folded"]
             pending = receipt["pending"]
-    return SentRecords(sent, known, pending, closed)
+    return SentRecords(sent, known, pending, ended)
 
 
 def _own_key(path: Path | None) -> bytes:

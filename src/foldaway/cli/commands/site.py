@@ -74,7 +74,7 @@ def run(
     else:
         print(in_lines("They are not stored yet. Run the same command again later: they are counted only once."))
     mark = f"{the_plan.name}.site in {folder}"
-    print(in_lines(f"Keep {mark} until the trial is closed. Without it, another run would count the site twice."))
+    print(in_lines(f"Keep {mark} until the trial has ended. Without it, another run would count the site twice."))
 
 
 def _print_lost(trial: fa.Trial) -> None:

@@ -51,7 +51,8 @@ def written(by_default: str) -> Any:
 Yes = Annotated[bool, flag("yes", "Do not ask for confirmation.")]
 
 WithoutEffects = Annotated[
-    bool, flag("without-effects", "End it even if effects would be withheld. This cannot be undone.")
+    bool,
+    flag("without-effects", "End it although effects would be withheld, be it all or some: these are lost for good."),
 ]
 
 # How effects are printed.

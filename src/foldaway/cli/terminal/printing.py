@@ -42,18 +42,18 @@ def print_answer(answer: dict[str, Any], as_json: bool, *, everything: bool = Fa
         return
     federated = answer.get("federated")
     if answer["final"] and answer["effects"] is not None:
-        print(in_lines(f"{answer['name']} is closed; these effects are final.") + "\n")
+        print(in_lines(f"{answer['name']} has ended; these effects are final.") + "\n")
     if federated is not None and (warning := alarm(federated)) is not None:
         print(f"{warning}\n")
     if answer["effects"] is None:
         why = (
             "too few records had arrived." if federated is None else federated["note"] or "an arm had too few reports."
         )
-        print(in_lines(f"{answer['name']} is closed without effects: {why}"))
+        print(in_lines(f"{answer['name']} has ended without effects: {why}"))
     else:
         print(fa.Effects.from_json(msgspec.json.encode(answer["effects"])).to_string(all=everything))
     if answer["left_out"]:
-        what = many(answer["left_out"], "record" if federated is None else "message") + " left out at the close"
+        what = many(answer["left_out"], "record" if federated is None else "message") + " left out at the end"
         print(f"\n{what}: fewer than a cohort.")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import foldaway as fa
 from foldaway.cli.terminal.words import confirm, tell
-from foldaway.errors import SealedError, StateError
+from foldaway.errors import EndedError, StateError
 from foldaway.evidence.certificate import issue
 from foldaway.evidence.ledger import head_sentence
 from foldaway.keeping.disk import destroy_file
@@ -76,7 +76,7 @@ class SavedTrial:
             trial, positions = open_saved(file, key=key)
             return trial.report(positions=positions, told=told)
         if exact:
-            raise SealedError(
+            raise EndedError(
                 f"{self.place} has ended, and its exact numbers are gone; leave out --exact for a rounded report."
             )
         return effects_page(fa.Effects.load(file), saved.ledger)
@@ -211,11 +211,13 @@ def existing(state: Path) -> Path:
 
 
 def file_of(state: Path) -> Path:
-    """The file of a state: itself, or the one in a consumer's store."""
+    """The file of a state: itself, or the one in a consumer's store; in an archive, its effects."""
     if not state.is_dir():
         return state
     if (state / "foldaway.db").exists():
         raise StateError(f"{state} is the folder of a server: ask the server for a trial, by its address or its name.")
+    if (state / "effects.json").exists():  # an archive
+        return state / "effects.json"
     if not (state / "state").exists():
         raise StateError(f"the store {state} holds no records yet.")
     return state / "state"

@@ -104,7 +104,7 @@ class ServedTrial:
         with self.connect(60.0) as client:
             status = client.status(self.name)
             stage = (status["federated"] or {}).get("stage", status["status"])
-            if not confirmed and (stage == "open" or (stage != "closed" and changes)):
+            if not confirmed and (stage == "open" or (stage != "ended" and changes)):
                 question = f"This destroys the trial's tallies and its key, and cannot be undone. End {self.name}?"
                 confirm(question, f"{self.name} was not ended; nothing has changed.")
             if not confirmed and removed:

@@ -20,7 +20,7 @@ _PAUSE = 1.0
 
 
 def end_and_wait(client: Client, name: str, **request: Any) -> dict[str, Any]:
-    """End a trial as `Client.end` does; where records stay on devices, show their reports until it is closed.
+    """End a trial as `Client.end` does; where records stay on devices, show their reports until it has ended.
 
     Interrupted, the server goes on waiting, and the same command without options shows it.
     """
@@ -67,8 +67,8 @@ def who(about: dict[str, Any]) -> str:
     """
     counts = [about["enrolled"], about["reported"], about["missing"]]
     # Nobody is missing as long as a report still counts.
-    others = "missing" if about["stage"] == "closed" else "not yet"
-    headings = ["enrolled", "replied" if MODES[about["mode"]].at_close else "reported", others]
+    others = "missing" if about["stage"] == "ended" else "not yet"
+    headings = ["enrolled", "replied" if MODES[about["mode"]].at_end else "reported", others]
     if about.get("with_moments") is not None:
         counts.insert(1, about["with_moments"])
         headings.insert(1, "with moments")
@@ -81,12 +81,12 @@ def who(about: dict[str, Any]) -> str:
 
 
 def _notes(about: dict[str, Any]) -> Iterator[str]:
-    replies, is_open = MODES[about["mode"]].at_close, about["stage"] == "open"
+    replies, is_open = MODES[about["mode"]].at_end, about["stage"] == "open"
     if about["stage"] == "replying" and about.get("note"):
         yield f"{about['note'][0].upper()}{about['note'][1:]}"
     if replies and is_open:
-        yield "Devices send moments while the trial is open; they are asked for replies at its close."
-    if about["stage"] != "closed":
+        yield "Devices send moments while the trial is open; they are asked for replies at its end."
+    if about["stage"] != "ended":
         what = "Reports" if not replies else "Messages with moments" if is_open else "Replies"
         yield f"{what} that wait for their cohort are in the server's memory, and in none of these counts yet."
 

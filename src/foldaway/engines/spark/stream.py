@@ -12,7 +12,7 @@ from foldaway.account.stream_file import STATE, StreamFile
 from foldaway.engines.partial import key_for, plan_columns
 from foldaway.engines.spark.batch import fold, require_classic
 from foldaway.engines.spark.checkpoint import Checkpoint
-from foldaway.errors import FoldawayError, PlanError, SealedError, SourceError, StateError
+from foldaway.errors import EndedError, FoldawayError, PlanError, SourceError, StateError
 from foldaway.inference.fixing import is_ripe
 from foldaway.keeping.saved import StreamPositions
 from foldaway.plan import Plan
@@ -68,7 +68,7 @@ def fold_stream(
 
     Raises:
         PlanError: The plan cannot be run on a stream, or needs a key.
-        SealedError: The trial in the store is closed.
+        EndedError: The trial in the store has ended.
         SourceError: Another program has the store.
         StateError: The store is damaged, of another plan or key, or does not go with the checkpoint.
     """
@@ -91,7 +91,7 @@ def fold_stream(
         account = Account(opened)
         if account.durable.tallies.ended:
             finish_ending(opened.path)  # a crash may have left its key
-            raise SealedError("the trial in this store is closed: it takes no more records.")
+            raise EndedError("the trial in this store has ended: it takes no more records.")
         _take_back(Checkpoint(df.sparkSession, place), account, store)
         settings = df.sparkSession.conf
         before = settings.get(_RETAIN)
@@ -180,8 +180,8 @@ class StreamFold:
         The key of this machine's user is destroyed; destroy any other that you gave.
 
         Raises:
-            StateError: The stream was stopped before, and another may have gone on from its store; start it again to
-                close it.
+            StateError: The stream was stopped before, and another may have gone on from its store.
+                Start it again to end the trial.
         """
         self.query.stop()
         trial = self._account.live

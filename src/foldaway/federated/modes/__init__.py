@@ -91,10 +91,10 @@ def _counted(plan: Plan) -> Iterator[str]:
     if plan.unit is not None:
         yield "It stores a site's tallies at once; each of its units counts as one message, and as one device."
     if replies:
-        yield "Moments that wait for others to complete a cohort when the trial begins to close are left out."
+        yield "Moments that wait for others to complete a cohort when the trial begins to end are left out."
     yield (
-        f"At the {'end' if replies else 'close'}, {'replies' if replies else 'reports'} that wait on the server that "
-        f"closes the trial count{'' if replies else ' if a cohort has come since effects were last shown'}. Those that "
+        f"At the end, {'replies' if replies else 'reports'} that wait on the server that "
+        f"ends the trial count{'' if replies else ' if a cohort has come since effects were last shown'}. Those that "
         "wait on other servers are left out."
     )
     if replies:
@@ -108,7 +108,7 @@ def _kept_for(plan: Plan) -> Iterator[str]:
     """How long replies are waited for, and records kept."""
     if plan.federated is not None and mode_of(plan).replies:
         yield (
-            f"Replies count for {_time(plan.federated.reply_deadline)} after the close (`reply_deadline`), or until "
+            f"Replies count for {_time(plan.federated.reply_deadline)} after the end (`reply_deadline`), or until "
             f"{100 * plan.federated.reply_share:.4g} % of the devices in the coefficients have replied (`reply_share`)."
         )
     days = _time(plan.privacy.retention)

@@ -24,7 +24,7 @@ from foldaway.trial import Trial
 class Mode(ABC):
     """One way in which devices take part in a trial without giving their records away.
 
-    Its name, what it needs of a plan and what it collects at the close are declared in the plan's vocabulary.
+    Its name, what it needs of a plan and what it collects at the end are declared in the plan's vocabulary.
 
     Attributes:
         name: Its name there.
@@ -36,12 +36,12 @@ class Mode(ABC):
 
     @property
     def replies(self) -> bool:
-        """Whether a report is a reply to what is published at the close.
+        """Whether a report is a reply to what is published at the end.
 
-        Devices then keep their records until they have replied, and send moments of them before; a close waits for
+        Devices then keep their records until they have replied, and send moments of them before; an end waits for
         replies.
         """
-        return WORDS[self.name].at_close
+        return WORDS[self.name].at_end
 
     def check(self, share: Share, message: Any, published: Published | None) -> Floats:
         """The numbers in a message, if those of a device of this plan can be so; unless it is a reply, its factor.

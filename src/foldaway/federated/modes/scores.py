@@ -1,4 +1,4 @@
-"""Mode scores, the paper's own: devices reply to the coefficients that are published when the trial closes.
+"""Mode scores, the paper's own: devices reply to the coefficients that are published when the trial ends.
 
 Until then a device keeps its records and sends their moments, which the coefficients are fitted to.
 """
@@ -37,7 +37,7 @@ from foldaway.plan.analysis import estimators_of
 
 
 class Scores(Mode):
-    """Scores are collected at the close and not kept before: the coordinator needs second moments alone."""
+    """Scores are collected at the end and not kept before: the coordinator needs second moments alone."""
 
     name = "scores"
     reports = ScoreReply
@@ -47,7 +47,7 @@ class Scores(Mode):
         if not isinstance(message, ScoreReply):
             return super().check(share, message, published)
         if published is None:
-            raise TooEarly("replies are taken once the trial is being closed: ask for the coefficients first.")
+            raise TooEarly("replies are taken once the trial is ending: ask for the coefficients first.")
         most = published.most_scores[share.code(message.arm)]
         values = unpacked(message.scores, len(most))
         if np.any(np.abs(values) > most):
@@ -89,15 +89,15 @@ class Scores(Mode):
         return effects, judged
 
     def described(self, plan: Plan) -> str:
-        """The moments before the close, and the reply after."""
+        """The moments before the end, and the reply after."""
         factor, answer = self.longest(plan)
         leverage = leverage_of(plan)
         corrected = "" if leverage is None else f", plain and corrected for leverage ({leverage})"
         sums = _no_replies(plan)
         return (
-            f"a device keeps its records until the close. Before, it sends moments of those that are new, "
+            f"a device keeps its records until the end. Before, it sends moments of those that are new, "
             f"{many(len(factor.factor) // 8, 'number')} in at most {many(len(encoded(factor)), 'byte')} each time; at "
-            f"the close, as its reply, its scores{corrected}, {many(sums.sums.size, 'number')} in at most "
+            f"the end, as its reply, its scores{corrected}, {many(sums.sums.size, 'number')} in at most "
             f"{many(len(encoded(answer)), 'byte')}. The coordinator keeps sums of the replies, "
             f"{len(plan.arms) * (sums.sums.size + sums.products.size):,} numbers."
         )
@@ -128,7 +128,7 @@ def _reply_notes(devices: Devices, included: Mapping[str, int], silent: Mapping[
     )
     if (never := enrolled - inside) > 0:
         yield (
-            f"Not in the effects: {many(told(never), 'enrolled device')}, which sent no moments before the close, or "
+            f"Not in the effects: {many(told(never), 'enrolled device')}, which sent no moments before the end, or "
             "whose moments waited for a cohort then and were left out. If who sends depends on the arm or on the "
             "outcomes, the effects are biased."
         )

@@ -1,6 +1,6 @@
 """A coordinator's share of a federated trial: what has come from devices, as tallies. No numbers, no network.
 
-While the trial is open, what devices send folds into its tallies. Once a mode with replies is closing, the arms
+While the trial is open, what devices send folds into its tallies. Once a mode with replies is ending, the arms
 are frozen and published, and replies fold into sums. Shares of several servers add up.
 """
 

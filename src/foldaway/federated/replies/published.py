@@ -1,4 +1,4 @@
-"""What mode scores publishes at its close, and what the coordinator knows of it: the moments that it was fitted to."""
+"""What mode scores publishes at its end, and what the coordinator knows of it: the moments that it was fitted to."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _CORRECTION = 1e8
 
 
 class PublishedState(msgspec.Struct, array_like=True):
-    """The arms' moments at the close, and the models fitted to them."""
+    """The arms' moments at the end, and the models fitted to them."""
 
     arms: list[Any]
     models: list[Model]
 
 
 class Published:
-    """The arms' moments at the close, frozen, and the models fitted to them: nothing else is kept of an arm."""
+    """The arms' moments at the end, frozen, and the models fitted to them: nothing else is kept of an arm."""
 
     def __init__(self, plan: Plan, arms: Sequence[ArmTally], models: list[Model]) -> None:
         self.plan = plan

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from foldaway.effects import Effect, Effects
-from foldaway.effects.effect import told
+from foldaway.effects.effect import defined
 from foldaway.effects.effects import reasons
 from foldaway.effects.headline import Comparison, comparisons, tested, why
 from foldaway.effects.numbers import (
@@ -119,7 +119,7 @@ def _relative(row: Effect) -> str:
 
 
 def _between(effects: Effects, row: Effect, places: int | None) -> str:
-    ends = told(row.ci_lower), told(row.ci_upper)
+    ends = defined(row.ci_lower), defined(row.ci_upper)
     low, high = (None if end is None else typeset(signed(number(end, places=places))) for end in ends)
     coverage = 2 * effects.confidence - 1 if row.alternative == "within" else effects.confidence
     covers = f"({100 * coverage:g}\u202f% interval)"

@@ -15,7 +15,7 @@ from foldaway.effects.numbers import typeset
 from foldaway.effects.percent import HUNDRED, in_percent, shares_of
 from foldaway.effects.scorecard import explanations, lines_of
 from foldaway.errors import many
-from foldaway.evidence.ledger import CLOSED, WRITTEN, Ledger
+from foldaway.evidence.ledger import ENDED, WRITTEN, Ledger
 from foldaway.evidence.verifying import events
 from foldaway.inference.balance import Balance, balance, prediction_balance
 from foldaway.inference.bootstrap import spread
@@ -110,7 +110,7 @@ def _solved(audit: Audit, *, told: bool) -> Section:
     if told:
         needs_key = (
             "Not from this page, whose numbers are rounded. The tallies behind it are encrypted; until the trial is "
-            "sealed, anyone who had them and their key could work out some people's values."
+            "ended, anyone who had them and their key could work out some people's values."
         )
         return Section("solved", title, tag("p", needs_key if audit.findings else audit.verdict()))
     rows = [[each.attack, each.outcome, f"{each.near:,}", each.needs or "nothing"] for each in audit.findings]
@@ -125,7 +125,7 @@ def _solved(audit: Audit, *, told: bool) -> Section:
 
 def _proven(ledger: Ledger) -> Iterator[Section]:
     """What happened and when, and the hash that stands for it; nothing where no ledger outlives the process."""
-    if ledger.last(WRITTEN, CLOSED) is None:
+    if ledger.last(WRITTEN, ENDED) is None:
         return
     lead = (
         "The trial keeps a ledger: each entry is signed and names the one before it, so none can be changed or removed "

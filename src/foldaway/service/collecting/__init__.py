@@ -1,1 +1,1 @@
-"""What the server does with records, without HTTP: trials, batches, effects, closing."""
+"""What the server does with records, without HTTP: trials, batches, effects, their end."""

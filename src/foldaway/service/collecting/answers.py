@@ -22,7 +22,7 @@ from foldaway.effects.door import TOLD
 from foldaway.effects.headline import headline
 from foldaway.effects.withheld import why_withheld
 from foldaway.errors import Unreleased, many
-from foldaway.federated.coordinator.closing import Course, Situation
+from foldaway.federated.coordinator.ending import Course, Situation
 from foldaway.federated.messages import Stage
 from foldaway.federated.modes import mode_of
 from foldaway.federated.replies.integrity import Integrity
@@ -45,15 +45,15 @@ class Federated(msgspec.Struct, frozen=True):
 
     Attributes:
         mode: What devices send: the plan's `federated.mode`.
-        stage: ``"open"``, ``"replying"`` while the last reports are waited for, or ``"closed"``.
+        stage: ``"open"``, ``"replying"`` while the last reports are waited for, or ``"ended"``.
         enrolled: Devices that have joined. Of a plan with a `release` no devices are counted, and this and the next
             two are empty.
         reported: Those whose report is durable.
         missing: Those whose report is not.
-        deadline: Until when reports count, in seconds since 1970, once the trial is being closed.
-        integrity: In mode scores, once it is closed: whether the replies add up to the moments.
-        note: Why a closed trial has no effects, if it has none; or that one is heading for none, or waits on for that.
-        with_moments: In mode scores, until it is closed: devices whose moments are durable, and so in the coefficients.
+        deadline: Until when reports count, in seconds since 1970, once the trial is ending.
+        integrity: In mode scores, once it has ended: whether the replies add up to the moments.
+        note: Why a trial has ended without effects, if it has; or that it is heading for none, or waits on for that.
+        with_moments: In mode scores, until it has ended: devices whose moments are durable, and so in the coefficients.
     """
 
     mode: str
@@ -69,7 +69,7 @@ class Federated(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, plan: Plan, seen: Situation) -> Self:
         """Who takes part, from where the trial stands."""
-        devices, deadline = seen.devices, None if seen.closing is None else seen.closing.deadline
+        devices, deadline = seen.devices, None if seen.ending is None else seen.ending.deadline
         counts = devices.enrolled, devices.reported, devices.missing
         enrolled, reported, missing = (dict(each) if plan.release is None else {} for each in counts)
         note = Course(plan).outlook(seen)
@@ -86,7 +86,7 @@ class Answer(msgspec.Struct, frozen=True):
     """The effects of a trial as far as it is durable.
 
     Attributes:
-        final: Whether the trial is closed and this is its last word.
+        final: Whether the trial has ended and this is its last word.
         records: Records that the effects are of; with a `release` they contain noise, and null stands before it.
         left_out: Records that the effects are not of; null where the plan has a `release`, which does not tell them.
         federated: Of a trial whose records stay on devices, who is in the effects.
@@ -117,7 +117,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     @classmethod
     def last_word(cls, final: str) -> Self:
-        """The answer of a closed trial, from what was stored: the effects as they were last told, and now final."""
+        """The answer of a trial that has ended, as stored: the effects as they were last told, now final."""
         answer = msgspec.json.decode(final, type=cls)
         effects = answer.opened()
         if effects is None:
@@ -129,7 +129,7 @@ class Answer(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self).decode()
 
     def opened(self) -> Effects | None:
-        """The effects; none if it was closed without."""
+        """The effects; none if it ended without."""
         return None if bytes(self.effects) == b"null" else Effects.from_json(self.effects)
 
 
@@ -259,12 +259,12 @@ class Answers:
         return self._opened[name]
 
     def final(self, plan: Plan, whole: Candidate) -> tuple[Shown | None, Change]:
-        """What is told at the close: all there is, if a cohort has come since the last answer; else that one.
+        """What is told at the end: all there is, if a cohort has come since the last answer; else that one.
 
         A release is told whoever stands behind it: in its effects, noise decides what has numbers.
 
         Returns:
-            That, and what makes sure, in the transaction that closes the trial, that no server has told more since.
+            That, and what makes sure, in the transaction that ends the trial, that no server has told more since.
         """
         last = self._table.last(plan.name)
         unless_told = partial(require_last, trial=plan.name, records=0 if last is None else last.records)
@@ -283,20 +283,20 @@ class Answers:
     def end(
         self, answer: Answer, audited: Audit | None, shards: Sequence[ShardRow], also: Iterable[Change]
     ) -> TrialRow:
-        """Close a trial with its last answer.
+        """End a trial with its last answer.
 
         Raises:
             Conflict: A server has committed since these shards were read, and would be missing from the answer.
         """
         effects = bytes(answer.effects).decode()
         told = None if effects == "null" else effects
-        note = self._store.ledger.closed(answer.name, told, answer.records, audited)
-        row = self._store.close_trial(answer.name, answer.dumps(), versions(shards), [*also, note])
+        note = self._store.ledger.ended(answer.name, told, answer.records, audited)
+        row = self._store.end_trial(answer.name, answer.dumps(), versions(shards), [*also, note])
         self.drop(answer.name)
         return row
 
     def drop(self, name: str) -> None:
-        """Let go of a trial's answer; a closed one's is in the database."""
+        """Let go of a trial's answer; one that has ended is in the database."""
         for each in (self._seen, self._looked, self._opened):
             each.pop(name, None)
 
@@ -329,9 +329,9 @@ def why_none(plan: Plan, told: Shown | None) -> str | None:
 def _left_out(plan: Plan, late: int, what: str) -> str:
     """Why what came after the last answer is not in the final one."""
     return (
-        f"Left out at the close: about {many(TOLD.devices(late), what)}, which came after the effects were last "
+        f"Left out at the end: about {many(TOLD.devices(late), what)}, which came after the effects were last "
         f"shown. Fewer than a cohort ({plan.privacy.cohort:,}) had come since then, so the effects of that time are "
-        "final. To avoid this, do not ask for effects shortly before the close."
+        "final. To avoid this, do not ask for effects shortly before the end."
     )
 
 

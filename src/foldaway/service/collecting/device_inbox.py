@@ -18,7 +18,7 @@ from foldaway.errors import (
     MessageError,
     PlanError,
     TooEarly,
-    TrialClosed,
+    TrialEnded,
     UnknownNumber,
     instead_of,
     many,
@@ -72,7 +72,7 @@ class DeviceInbox(Collector[Share, Arrivals]):
         self.leave_out_late_moments()
         try:
             outcomes = self.collect(partial(self._take, kind, bodies))
-        except TrialClosed:
+        except TrialEnded:
             # Another server has moved on in between. Of these messages some may be durable all the same: each gets
             # the answer that it would get now.
             self.leave_out_late_moments()
@@ -82,7 +82,7 @@ class DeviceInbox(Collector[Share, Arrivals]):
         return [Received(o.repeated, durable=True) if isinstance(o, Received) else o for o in outcomes]
 
     def leave_out_late_moments(self) -> None:
-        """Give up moments that wait here while another server has begun to close, and published without them."""
+        """Give up moments that wait here while another server has begun to end, and published without them."""
         late = self.arrivals.fresh and self._table.situation(self.plan).stage != "open"
         if late or self._left_out:
             self.leave_out_pending()
@@ -128,7 +128,7 @@ class DeviceInbox(Collector[Share, Arrivals]):
             return _WAITS
         if kind == "moments" and number in known:
             return MessageError("this number is enrolled for a report; moments need one of their own.")
-        if stage == "closed" or (kind == "moments" and stage != "open"):
+        if stage == "ended" or (kind == "moments" and stage != "open"):
             return _too_late(self.plan)
         if kind == "reports" and number not in known:
             return UnknownNumber("this number is not enrolled; enrol it first.")
@@ -140,7 +140,7 @@ class DeviceInbox(Collector[Share, Arrivals]):
         Raises:
             MessageError: They are not tallies of a cohort of units under this plan, or of more units than the token is
                 good for.
-            TrialClosed: The trial takes no more reports.
+            TrialEnded: The trial takes no more reports.
         """
         with instead_of(PlanError, MessageError("this trial takes no tallies of sites: its plan has no `unit`.")):
             mode = site_mode_of(self.plan)
@@ -158,7 +158,7 @@ class DeviceInbox(Collector[Share, Arrivals]):
         try:
             also = [] if token is None else [bringing(token, units.total())]
             self.account.bring(site, Arrivals(fresh={key}, reported=units, enrolled=units, also=also))
-        except TrialClosed:
+        except TrialEnded:
             if self._table.known(self.plan.name, [key]):
                 return _DURABLE  # another server has taken it, and moved on
             raise
@@ -205,10 +205,10 @@ def _enrol(table: DeviceTable, share: Share, bodies: Bodies) -> list[Outcome]:
             known = table.enrol(plan, arms)
         except Conflict:  # another server has just registered one of them: it will be found now
             known = table.enrol(plan, arms)
-    except TrialClosed as closed:
+    except TrialEnded as ended:
         for number in arms.keys() - table.known(plan.name, arms).keys():
             for place in places[number]:
-                outcomes[place] = closed
+                outcomes[place] = ended
         return outcomes
     for number, enrolled in arms.items():
         if number not in known:
@@ -223,5 +223,5 @@ def _other_arm() -> MessageError:
     return MessageError("the message names another arm than the one that its number was enrolled for.")
 
 
-def _too_late(plan: Plan) -> TrialClosed:
-    return TrialClosed(f"the trial {plan.name} is closed and takes no more of these messages.")
+def _too_late(plan: Plan) -> TrialEnded:
+    return TrialEnded(f"the trial {plan.name} has ended and takes no more of these messages.")

@@ -28,7 +28,7 @@ class DeviceStore(AccountStore[Share, Arrivals]):
         """Write the tallies, mark the messages' numbers as used, and count the reports, in one transaction.
 
         Raises:
-            TrialClosed: The trial takes no more of these messages.
+            TrialEnded: The trial takes no more of these messages.
         """
         state = tallies.dumps()
         version = self._table.commit(
@@ -37,7 +37,7 @@ class DeviceStore(AccountStore[Share, Arrivals]):
         return Durable(tallies.copy(), Arrivals(), version)
 
     def published(self) -> Published | None:
-        """What was published when the trial began to close, if the mode publishes anything."""
+        """What was published when the trial began to end, if the mode publishes anything."""
         if self._published is None and mode_of(self._plan).replies:
             data = self._table.published(self._plan.name)
             self._published = None if data is None else Published.loads(data, self._plan)

@@ -1,7 +1,7 @@
-"""The federated trials of one server: messages to their collectors, what there is to say about each, and its close.
+"""The federated trials of one server: messages to their collectors, what there is to say about each, and its end.
 
-A trial is closed through its stages, on whichever server somebody asked. What to do is for ``coordinator.closing`` to
-say; here it is done. Closing begins in one transaction, after which no device joins any more. The effects are computed
+A trial ends in stages, on whichever server somebody asked. What to do is for ``coordinator.ending`` to
+say; here it is done. Its end begins in one transaction, after which no device joins any more. The effects are computed
 and stored, as for any trial, if no server has committed in between.
 """
 
@@ -17,11 +17,11 @@ import msgspec
 from foldaway.auditing.audit import audit
 from foldaway.effects import Effects
 from foldaway.effects.door import OWN, TOLD
-from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialClosed, UnknownTrial, Unreleased
-from foldaway.federated.coordinator.closing import (
-    CloseRequest,
-    Closing,
+from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialEnded, UnknownTrial, Unreleased
+from foldaway.federated.coordinator.ending import (
     Course,
+    Ending,
+    EndRequest,
     Situation,
     WaitOn,
     waits_on,
@@ -75,19 +75,19 @@ class DeviceTrials:
         plan = self.plan(name)
         if not mode_of(plan).replies:
             raise IngestError(409, "this trial publishes no coefficients: its plan is not of the mode scores.")
-        stage, closing, *_ = self.look(plan)
-        if stage == "closed":  # what was published is gone; a device may still ask whether it was counted
-            return Coefficients("closed", 0.0 if closing is None else closing.deadline, b"", [])
-        published = None if closing is None else self.collector(plan).published()
-        if published is None or closing is None:
-            raise TooEarly("the coefficients are published when the trial is closed.")
-        return published.message(stage, closing.deadline)
+        stage, ending, *_ = self.look(plan)
+        if stage == "ended":  # what was published is gone; a device may still ask whether it was counted
+            return Coefficients("ended", 0.0 if ending is None else ending.deadline, b"", [])
+        published = None if ending is None else self.collector(plan).published()
+        if published is None or ending is None:
+            raise TooEarly("the coefficients are published when the trial begins to end.")
+        return published.message(stage, ending.deadline)
 
     def who(self, plan: Plan) -> Federated:
         """Who takes part."""
         seen = self.look(plan)
         federated = Federated.of(plan, seen)
-        if not mode_of(plan).replies or seen.stage == "closed":
+        if not mode_of(plan).replies or seen.stage == "ended":
             return federated
         devices = self.whole(plan)[0].devices
         return msgspec.structs.replace(federated, with_moments=dict(zip(plan.arms, devices, strict=True)))
@@ -122,13 +122,13 @@ class DeviceTrials:
             waiting = "the last reports are being waited for; the effects come when the trial has ended."
             raise TooEarly(Course(plan).outlook(seen) or waiting)
         if mode_of(plan).replies:
-            raise TooEarly("devices send their scores when the trial is closed; there are no effects before.")
+            raise TooEarly("devices send their scores when the trial ends; there are no effects before.")
         if (few := Course(plan).too_few_reports(seen.devices.reported)) is not None:
             raise TooEarly(f"no effects yet: {few}.")
         return seen
 
-    def close(self, plan: Plan, request: CloseRequest) -> Effects | None:
-        """Begin to close, or change how long to wait; then move on if there is nothing to wait for.
+    def end(self, plan: Plan, request: EndRequest) -> Effects | None:
+        """Begin to end, or change how long to wait; then move on if there is nothing to wait for.
 
         Returns:
             From the call that ended it, its effects as they are before rounding.
@@ -138,15 +138,15 @@ class DeviceTrials:
                 effects are asked for.
         """
         seen, course = self.look(plan), Course(plan)
-        closing = course.asked(request, seen)
-        if request.exact and seen.stage != "closed":
-            course.require_end(seen._replace(closing=closing or seen.closing), lambda: self.whole(plan)[0].devices)
-        if closing is not None and seen.stage == "open":
-            if seen.now >= closing.deadline and not closing.without_effects:
+        ending = course.asked(request, seen)
+        if request.exact and seen.stage != "ended":
+            course.require_end(seen._replace(ending=ending or seen.ending), lambda: self.whole(plan)[0].devices)
+        if ending is not None and seen.stage == "open":
+            if seen.now >= ending.deadline and not ending.without_effects:
                 self._require_effects(plan)
-            self._begin(plan, closing)
-        elif closing is not None:
-            self._table.change_closing(plan.name, closing)
+            self._begin(plan, ending)
+        elif ending is not None:
+            self._table.change_ending(plan.name, ending)
         ended = self.move_on(plan)
         if isinstance(ended, WaitOn):
             raise IngestError(409, waits_on(plan.name, ended.why))
@@ -168,22 +168,22 @@ class DeviceTrials:
             raise would_be_without_effects(plan.name, why.rstrip("."), federated=True)
 
     @again_after(Conflict)  # another server has committed, perhaps some of what is pending here
-    def _begin(self, plan: Plan, closing: Closing) -> None:
+    def _begin(self, plan: Plan, ending: Ending) -> None:
         mode, collector = mode_of(plan), self.collector(plan)
         # Moments that are no cohort are left out of what is published; reports may still join those here.
         if mode.replies:
             collector.leave_out_late_moments()
             collector.commit_if_due()
         whole, shards = self.whole(plan)
-        begun, publish = Course(plan).began(closing, whole.devices, collector.pending, time.time())
+        begun, publish = Course(plan).began(ending, whole.devices, collector.pending, time.time())
         published = Published.of(whole.trial).dumps() if publish else None
-        self._table.begin_closing(plan, begun, published, versions(shards))
+        self._table.begin_ending(plan, begun, published, versions(shards))
         if mode.replies:
             collector.leave_out_pending()
 
-    @again_after(Conflict, TrialClosed)  # another server has committed, or closed it
+    @again_after(Conflict, TrialEnded)  # another server has committed, or ended it
     def move_on(self, plan: Plan) -> Effects | WaitOn | None:
-        """End a trial that is being closed, if its deadline is over or enough devices have reported.
+        """End a trial that is ending, if its deadline is over or enough devices have reported.
 
         Returns:
             Its effects before rounding, if this has ended it with some; or why it waits on though its deadline is over:
@@ -191,7 +191,7 @@ class DeviceTrials:
         """
         seen = self.look(plan)
         step = Course(plan).looked(seen, lambda: self.whole(plan)[0].devices)
-        if step is None or seen.closing is None:
+        if step is None or seen.ending is None:
             return None
         ended = step if isinstance(step, WaitOn) else self._end(plan)
         return None if isinstance(ended, WaitOn) and not seen.is_over else ended
@@ -209,7 +209,7 @@ class DeviceTrials:
         audited = audit(plan, whole.trial.tallies) if plan.release is None else None
         if plan.release is not None:
             whole = whole.copy()
-            whole.trial.conclude()  # noise is drawn once: what is told is stored in the transaction that closes
+            whole.trial.conclude()  # noise is drawn once: what is told is stored in the transaction that ends
         # After the shards: if another server commits in between, their versions are no longer those, and all is done
         # once more. The other way round its reports would be in the tallies, and missing from the counts.
         seen = self.look(plan)
@@ -226,24 +226,24 @@ class DeviceTrials:
         effects, records, late = None, whole.trial.n, 0
         if exact is not None:
             told, unless_told = self._answers.final(plan, _candidate(whole, seen.devices, published))
-            if (why := why_none(plan, told)) is not None and not (seen.closing and seen.closing.without_effects):
+            if (why := why_none(plan, told)) is not None and not (seen.ending and seen.ending.without_effects):
                 return WaitOn(why.rstrip("."))
             effects = None if told is None else told.effects
             also.append(unless_told)
             if told is not None and plan.release is None:  # an earlier answer, if fewer than a cohort have come since
                 records, late = told.records, sum(seen.devices.reported.values()) - told.behind
         note = None if step.why is None else f"{step.why}."
-        federated = msgspec.structs.replace(Federated.of(plan, seen), stage="closed", integrity=integrity, note=note)
+        federated = msgspec.structs.replace(Federated.of(plan, seen), stage="ended", integrity=integrity, note=note)
         lost = None if plan.release is not None else left_out(shards) + TOLD.devices(late)
         answer = Answer.of(plan, effects, round_count(records), lost, federated, final=True)
-        closed = self._answers.end(answer, audited, shards, also)
+        ended = self._answers.end(answer, audited, shards, also)
         self._trials.pop(plan.name, None)
-        return exact if closed.final == answer.dumps() else None  # another server may have been faster
+        return exact if ended.final == answer.dumps() else None  # another server may have been faster
 
-    def close_due(self) -> list[FoldawayError]:
-        """Move those on that are being closed."""
+    def end_due(self) -> list[FoldawayError]:
+        """Move those on that are ending."""
         faults = []
-        for name in self._table.closings():
+        for name in self._table.endings():
             try:
                 self.move_on(self.plan(name))
             except FoldawayError as error:
@@ -256,18 +256,18 @@ class DeviceTrials:
         return list(self._trials)
 
     def tick(self, name: str) -> list[FoldawayError]:
-        """Commit what has waited long enough; let go of a trial that was closed elsewhere."""
+        """Commit what has waited long enough; let go of a trial that ended elsewhere."""
         collector = self._trials.get(name)
-        if collector is None:  # it was closed just now
+        if collector is None:  # it ended just now
             return []
         try:
-            if self.look(collector.plan).stage == "closed":
+            if self.look(collector.plan).stage == "ended":
                 collector.leave_out_pending()
                 del self._trials[name]
             else:
                 collector.leave_out_late_moments()
                 collector.commit_if_due()
-        except UnknownTrial:  # it was closed and removed elsewhere
+        except UnknownTrial:  # it ended and removed elsewhere
             del self._trials[name]
         except FoldawayError as error:
             return [error]

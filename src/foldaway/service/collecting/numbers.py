@@ -92,7 +92,7 @@ class Producers:
 
         Raises:
             IngestError: 403, it is another's.
-            TrialClosed: The trial takes no more records.
+            TrialEnded: The trial takes no more records.
         """
         self._require(self._table.claim(trial, producer, token), token)
         if len(self._known) >= _MOST_KNOWN:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from foldaway.account.account import Lost
 from foldaway.account.pace import Pace
-from foldaway.errors import FoldawayError, TrialClosed
+from foldaway.errors import FoldawayError, TrialEnded
 from foldaway.service.collecting.collector import Collector
 from foldaway.service.collecting.numbers import Numbers, Sequences
 from foldaway.service.collecting.record_store import RecordStore
@@ -111,10 +111,10 @@ class RecordInbox(Collector[Trial, Sequences]):
             Unavailable if the database cannot be reached.
 
         Raises:
-            TrialClosed: The trial takes no more records.
+            TrialEnded: The trial takes no more records.
         """
         if self._store.trial(self.plan.name).status != "open":
-            raise TrialClosed(f"the trial {self.plan.name} is closed and takes no more records.")
+            raise TrialEnded(f"the trial {self.plan.name} has ended and takes no more records.")
         numbers = [arrival.numbers for arrival in arrivals if arrival.numbers is not None]
         if any(self.account.reached.moved_away(each) for each in numbers):
             # Before any of the lot is folded: what is given up was answered as pending, and nothing of these was.

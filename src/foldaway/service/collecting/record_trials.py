@@ -10,8 +10,8 @@ from typing import NamedTuple
 from foldaway.auditing.audit import audit
 from foldaway.effects import Effects
 from foldaway.effects.door import TOLD
-from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialClosed, UnknownTrial, Unreleased, many
-from foldaway.federated.coordinator.closing import would_be_without_effects
+from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialEnded, UnknownTrial, Unreleased, many
+from foldaway.federated.coordinator.ending import would_be_without_effects
 from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import too_early
 from foldaway.plan import Plan
@@ -129,19 +129,19 @@ class RecordTrials:
             )
         return Answer.of(plan, trial.read(), trial.n, left_out(shards))
 
-    @again_after(Conflict, TrialClosed)  # another server has committed, or closed it
-    def close(self, name: str, *, without_effects: bool) -> tuple[TrialRow, Effects | None]:
+    @again_after(Conflict, TrialEnded)  # another server has committed, or ended it
+    def end(self, name: str, *, without_effects: bool) -> tuple[TrialRow, Effects | None]:
         """End a trial: no more records, its key destroyed, its effects final.
 
         Returns:
-            The closed trial; and, from the call that closed it, its effects as they are before rounding.
+            The trial that has ended; and, from the call that ended it, its effects as they are before rounding.
 
         Raises:
             IngestError: Effects would be withheld, and that is not wanted.
         """
         row = self._store.trial(name)
         if row.final is not None:  # once more: the key may have outlived a crash
-            return self._store.close_trial(name, row.final), None
+            return self._store.end_trial(name, row.final), None
         try:
             collector, shards = self.collector(name), self._store.shards.all(name)
         except Superseded:
@@ -152,7 +152,7 @@ class RecordTrials:
         whole = merged(plan, [row for row in shards if row.shard != self._shard]).merge(live)
         audited = audit(plan, whole.tallies) if plan.release is None else None
         if plan.release is not None:  # however few have come, since a refusal would depend on exact counts
-            whole.conclude()  # noise is drawn once: what is told is stored in the transaction that closes
+            whole.conclude()  # noise is drawn once: what is told is stored in the transaction that ends
         told, unless_told = self._answers.final(plan, _candidate(whole))
         if not without_effects and (why := why_none(plan, told)) is not None:
             raise would_be_without_effects(name, why.rstrip("."))
@@ -161,10 +161,10 @@ class RecordTrials:
         lost = None if plan.release is not None else round_count(left_out(shards) + whole.n - counted)
         answer = Answer.of(plan, effects, round_count(counted), lost, final=True)
         moved = partial(write_sequences, trial=name, sequences=dict(collector.account.reached.moves))
-        closed = self._answers.end(answer, audited, shards, [moved, unless_told])
+        ended = self._answers.end(answer, audited, shards, [moved, unless_told])
         del self._collectors[name]
-        ours = closed.final == answer.dumps()  # another server may have been faster
-        return closed, whole.read() if whole.n and ours else None
+        ours = ended.final == answer.dumps()  # another server may have been faster
+        return ended, whole.read() if whole.n and ours else None
 
     def _close_lost(self, plan: Plan) -> TrialRow:
         """End a trial whose tallies nobody can open any more: all of its records are left out."""
@@ -179,9 +179,9 @@ class RecordTrials:
         return list(self._collectors)
 
     def tick(self, name: str) -> list[FoldawayError]:
-        """Commit what has waited long enough, and tell what is due; let go of a trial closed elsewhere."""
+        """Commit what has waited long enough, and tell what is due; let go of a trial that ended elsewhere."""
         collector = self._collectors.get(name)
-        if collector is None:  # it was closed just now
+        if collector is None:  # it ended just now
             return []
         try:
             if self._store.trial(name).status != "open":
@@ -192,7 +192,7 @@ class RecordTrials:
                 self._note_stored(name, collector)
                 with suppress(TooEarly):
                     self._told(collector.plan, self._store.shards.all(name), on_tick=True)
-        except UnknownTrial:  # it was closed and removed elsewhere
+        except UnknownTrial:  # it ended and removed elsewhere
             self._let_go(name)
         except FoldawayError as error:
             return [error]

@@ -15,7 +15,7 @@ from foldaway.account.pace import Pace
 from foldaway.effects import outlook
 from foldaway.errors import EstimateError, FoldawayError, IngestError, PlanError, TooEarly
 from foldaway.evidence.certificate import issue
-from foldaway.federated.coordinator.closing import CloseRequest
+from foldaway.federated.coordinator.ending import EndRequest
 from foldaway.inference.rounding import round_count
 from foldaway.plan import Plan
 from foldaway.report.page.kept import planned
@@ -54,12 +54,12 @@ class Created(msgspec.Struct, frozen=True):
 class TrialStatus(msgspec.Struct, frozen=True):
     """How a trial stands, for those who may read its effects: those who send to it learn no counts.
 
-    Of a plan with a `release`, ``records`` are null until the close, ``left_out`` and ``forgotten`` always: nothing
+    Of a plan with a `release`, ``records`` are null until the end, ``left_out`` and ``forgotten`` always: nothing
     that is told may depend on exact counts.
 
     Attributes:
         records: Durable records, of all servers, rounded; of a release, with its noise.
-        left_out: Records given up at the close because no cohort came together for them; messages, where records stay
+        left_out: Records given up at the end because no cohort came together for them; messages, where records stay
             on devices.
         forgotten: The hour in which this server last stored tallies, whose batches it had wiped by then: its beginning,
             in seconds since 1970; null if it has stored none since it started.
@@ -76,7 +76,7 @@ class TrialStatus(msgspec.Struct, frozen=True):
     cohort: int
     left_out: int | None
     created: float
-    closed: float | None
+    ended: float | None
     forgotten: float | None
     federated: Federated | None = None
     exact_answers: int = 0
@@ -134,7 +134,7 @@ class Service:
         """Register a plan, for a team if a team's token asks. The same plan again gives new tokens; another is refused.
 
         Raises:
-            IngestError: The trial is closed.
+            IngestError: The trial has ended.
         """
         plan = Plan.loads(text)
         if plan.looks is not None:
@@ -143,10 +143,10 @@ class Service:
             )
         key = secrets.token_bytes(16) if plan.keyed and plan.federated is None else None
         row = self.store.create_trial(plan, key, team)
-        if row.status == "closed":
+        if row.status == "ended":
             raise IngestError(
                 410,
-                f"{row.name} is closed: it takes no more records, and no tokens were issued. To read its effects, get "
+                f"{row.name} has ended: it takes no more records, and no tokens were issued. To read its effects, get "
                 f"a token from `foldaway token issue read {row.name}`; for another trial, change the plan's name.",
             )
         ingest, read = (self.store.tokens.issue(Wanted(scope, plan.name))[1] for scope in _ISSUED)
@@ -154,18 +154,18 @@ class Service:
         return Created(row.name, row.fingerprint, ingest, read, row.new, head)
 
     def certificate(self, name: str) -> bytes:
-        """A signed file about a closed trial: plan, effects and ledger.
+        """A signed file about a trial that has ended: plan, effects and ledger.
 
         Raises:
             IngestError: It is open, or older than ledgers.
         """
         row = self.store.trial(name)
         if row.final is None:
-            raise IngestError(409, "the trial is open; a certificate is issued once it is closed.")
-        self.store.close_trial(name, row.final)  # in case a crash came before its key was destroyed, and that noted
+            raise IngestError(409, "the trial is open; a certificate is issued once it has ended.")
+        self.store.end_trial(name, row.final)  # in case a crash came before its key was destroyed, and that noted
         ledger = self.store.ledger.read(name)
-        if not ledger.closed:
-            raise IngestError(409, "the trial was closed before foldaway kept ledgers; it has no certificate.")
+        if not ledger.ended:
+            raise IngestError(409, "the trial ended before foldaway kept ledgers; it has no certificate.")
         effects = bytes(msgspec.json.decode(row.final, type=Answer).effects).decode()
         kept = planned(Plan.loads(row.plan))
         return issue(self.store.ledger.signer(), row.plan, None if effects == "null" else effects, ledger, kept).dumps()
@@ -215,7 +215,7 @@ class Service:
             plan.privacy.cohort,
             given_up,
             row.created,
-            row.closed,
+            row.ended,
             None if wiped is None else wiped // 3600 * 3600,
             self.devices.who(plan) if federated else None,
             row.exact_answers,
@@ -227,7 +227,7 @@ class Service:
         """What is told of a trial; exact numbers if they are wanted, and it is counted that somebody asked.
 
         Raises:
-            IngestError: Exact numbers of a closed trial are gone.
+            IngestError: Exact numbers of a trial that has ended are gone.
         """
         row = self.store.trial(name)
         if reader:
@@ -237,7 +237,7 @@ class Service:
             if exact and (effects := final.opened()) is not None and effects.rounded:
                 raise IngestError(
                     410,
-                    "the trial is closed, and its exact numbers were destroyed with its tallies. Its final effects are "
+                    "the trial has ended, and its exact numbers were destroyed with its tallies. Its final effects are "
                     "rounded: ask for them without --exact (GET /v1/trials/NAME/effects).",
                 )
             return final
@@ -254,11 +254,11 @@ class Service:
 
         Raises:
             TooEarly: Nothing may be told yet.
-            EstimateError: It was closed without effects.
+            EstimateError: It was ended without effects.
         """
         effects = self.effects(name, exact=exact).opened()
         if effects is None:
-            raise EstimateError("the trial was closed without effects, so there is no report.")
+            raise EstimateError("the trial ended without effects, so there is no report.")
         return effects_page(effects, self.store.ledger.read(name)).html
 
     def outlook(
@@ -267,17 +267,17 @@ class Service:
         """What a trial can still find, from what was told of it alone, so that nothing new is told.
 
         Raises:
-            IngestError: It is closed.
+            IngestError: It has ended.
             TooEarly: Nothing may be told yet.
             EstimateError: The question cannot be answered.
         """
         row = self.store.trial(name)
         if row.final is not None:
-            raise IngestError(410, "the trial is closed: its effects are final, and no more records come.")
+            raise IngestError(410, "the trial has ended: its effects are final, and no more records come.")
         plan = Plan.loads(row.plan)
         effects = (self.records if plan.federated is None else self.devices).so_far(plan).opened()
         if effects is None:
-            raise TooEarly("effects of this trial come when it is closed.")
+            raise TooEarly("effects of this trial come when it ends.")
         rate = self.answers.rate(name)
         found = effects.outlook(records=records, days=days, records_per_day=rate, width=width, sequential=True)
         about = (found.records, found.by, found.days, rate, found.power, found.confidence)
@@ -288,7 +288,7 @@ class Service:
         row = self.store.trial(name)
         return History(row.name, row.fingerprint, self.answers.course(name, after, series))
 
-    def close(self, name: str, wanted: CloseRequest | None = None) -> Answer:
+    def end(self, name: str, wanted: EndRequest | None = None) -> Answer:
         """End a trial: no more records, its key destroyed, its effects final.
 
         A trial whose records stay on devices may wait for reports first: until then the answer has no effects.
@@ -298,9 +298,9 @@ class Service:
         """
         row = self.store.trial(name)
         plan = Plan.loads(row.plan)
-        wanted = wanted or CloseRequest()
+        wanted = wanted or EndRequest()
         if plan.federated is not None:
-            exact = self.devices.close(plan, wanted)
+            exact = self.devices.end(plan, wanted)
             row = self.store.trial(name)
             if row.final is None:
                 shards = self.store.shards.counts(name)
@@ -310,18 +310,18 @@ class Service:
         elif wanted.waits:
             raise IngestError(409, "a deadline or a share is for trials whose records stay on devices.")
         else:
-            row, exact = self.records.close(name, without_effects=wanted.without_effects)
+            row, exact = self.records.end(name, without_effects=wanted.without_effects)
         answer = Answer.last_word(row.final or "")
         if not wanted.exact:
             return answer
-        if exact is None:  # it was closed before
+        if exact is None:  # it ended before
             return self.effects(name, exact=True)
         self.store.count_exact_answer(name)
         effects = msgspec.Raw(replace(exact, final=True).to_json().encode())
         return msgspec.structs.replace(answer, effects=effects, records=sum(exact.counts.values()))
 
     def remove(self, name: str) -> None:
-        """Delete all that is stored of a closed trial, and its tokens. Its name stays taken.
+        """Delete all that is stored of a trial that has ended, and its tokens. Its name stays taken.
 
         Raises:
             IngestError: It is open.
@@ -329,12 +329,12 @@ class Service:
         row = self.store.trial(name)
         if row.final is None:
             raise IngestError(409, f"{name} is open: end it before you remove it (`foldaway end {name}`).")
-        self.store.close_trial(name, row.final)  # in case a crash came before its key was destroyed
+        self.store.end_trial(name, row.final)  # in case a crash came before its key was destroyed
         self.store.remove_trial(name)
         self.answers.drop(name)
 
     def tick(self) -> bool:
-        """Often: on a new tick, store what has waited and tell what is due; notice what is to be closed, or was.
+        """Often: on a new tick, store what has waited and tell what is due; notice what is to end, or has.
 
         A call looks at one trial, so that batches have their turn before the next; without ticks, at all of them.
 
@@ -344,7 +344,7 @@ class Service:
         Raises:
             FoldawayError: The first that went wrong; the other trials had their turn all the same.
         """
-        faults = self.devices.close_due()
+        faults = self.devices.end_due()
         if not self._due and (tick := self.pace.tick()) != self._ticked:
             self._due.extend(
                 partial(trials.tick, name) for trials in (self.records, self.devices) for name in trials.names

@@ -130,6 +130,17 @@ def place_of(address: str) -> str:
     return f"postgresql://{url.host or ''}{port}/{url.database or url.username or ''}"
 
 
+def without_password(address: str) -> str:
+    """A database's address as it may be printed, and given again.
+
+    Example:
+        >>> without_password("postgresql://me:secret@db/trials?sslmode=require&password=secret")
+        'postgresql://me@db/trials?sslmode=require'
+    """
+    url = _url(address).difference_update_query(["password"])
+    return url.set(password=None).render_as_string()
+
+
 def _url(address: str) -> sa.URL:
     try:
         url = sa.make_url(address)

@@ -16,14 +16,14 @@ from typing import NamedTuple, Self
 
 import sqlalchemy as sa
 
-from foldaway.errors import Conflict, TrialClosed
-from foldaway.federated.coordinator.closing import Closing, Situation
+from foldaway.errors import Conflict, TrialEnded
+from foldaway.federated.coordinator.ending import Ending, Situation
 from foldaway.federated.messages import Kind, Stage
 from foldaway.federated.modes.share import Devices
 from foldaway.plan import Plan
 from foldaway.service.database.seals import SealedTable
 from foldaway.service.database.shard_table import read_versions, write_shard
-from foldaway.service.database.tables import CLOSINGS, DEVICES, NUMBERS, TRIALS, Change, insert_new, parts
+from foldaway.service.database.tables import DEVICES, ENDINGS, NUMBERS, TRIALS, Change, insert_new, parts
 from foldaway.service.database.trial_table import read_trial
 
 
@@ -114,12 +114,12 @@ class DeviceTable(SealedTable):
             Those that were known already.
 
         Raises:
-            TrialClosed: The trial takes no more devices.
+            TrialEnded: The trial takes no more devices.
             Conflict: Another server has registered one of them at this moment; the same call again will find it.
         """
         with self._writing.begin() as connection:
             if _situation(connection, plan, lock=True).stage != "open":
-                raise TrialClosed(f"the trial {plan.name} is closed and takes no more devices.")
+                raise TrialEnded(f"the trial {plan.name} has ended and takes no more devices.")
             known = _known(connection, plan.name, numbers)
             new = {number: enrolled for number, enrolled in numbers.items() if number not in known}
             _insert(connection, plan.name, {number: enrolled.mark for number, enrolled in new.items()}, used=False)
@@ -142,19 +142,19 @@ class DeviceTable(SealedTable):
             The new version.
 
         Raises:
-            TrialClosed: The trial takes no more of these messages: moments must be in what is published, and sites,
+            TrialEnded: The trial takes no more of these messages: moments must be in what is published, and sites,
                 as devices, join while it is open.
             Conflict: Another server has taken one of the messages; nothing was changed.
         """
         stages = ("open",) if arrivals.fresh else ("open", "replying")
         with self._seals.sealing(self._engine, "trials") as (connection, sealing):
             if _situation(connection, plan, lock=True).stage not in stages:
-                raise TrialClosed(f"the trial {plan.name} is closed and takes no more of these messages.")
+                raise TrialEnded(f"the trial {plan.name} has ended and takes no more of these messages.")
             write_arrivals(connection, plan.name, arrivals)
             write_shard(connection, sealing, plan.name, shard, version=version, n=n, state=state)
         return version + 1
 
-    def begin_closing(self, plan: Plan, closing: Closing, published: bytes | None, versions: Mapping[str, int]) -> None:
+    def begin_ending(self, plan: Plan, ending: Ending, published: bytes | None, versions: Mapping[str, int]) -> None:
         """Take no more enrolments and moments, and publish; nothing happens if that was done before.
 
         Raises:
@@ -165,38 +165,38 @@ class DeviceTable(SealedTable):
             if _situation(connection, plan).stage != "open":
                 return
             if read_versions(connection, plan.name) != dict(versions):
-                raise Conflict(f"reports have come in while {plan.name} was being closed; close it once more.")
-            sealed = None if published is None else sealing.seal(published, CLOSINGS.c.published, plan.name)
-            connection.execute(CLOSINGS.insert().values(trial=plan.name, published=sealed, **closing._asdict()))
+                raise Conflict(f"reports have come in while {plan.name} was ending; end it once more.")
+            sealed = None if published is None else sealing.seal(published, ENDINGS.c.published, plan.name)
+            connection.execute(ENDINGS.insert().values(trial=plan.name, published=sealed, **ending._asdict()))
 
-    def change_closing(self, name: str, closing: Closing) -> None:
+    def change_ending(self, name: str, ending: Ending) -> None:
         """Wait for reports longer, or not as long."""
         with self._writing.begin() as connection:
-            connection.execute(CLOSINGS.update().where(CLOSINGS.c.trial == name).values(**closing._asdict()))
+            connection.execute(ENDINGS.update().where(ENDINGS.c.trial == name).values(**ending._asdict()))
 
-    def closings(self) -> list[str]:
-        """The trials that are being closed."""
-        query = sa.select(CLOSINGS.c.trial).join(TRIALS).where(TRIALS.c.status == "open").order_by(CLOSINGS.c.trial)
+    def endings(self) -> list[str]:
+        """The trials that are ending."""
+        query = sa.select(ENDINGS.c.trial).join(TRIALS).where(TRIALS.c.status == "open").order_by(ENDINGS.c.trial)
         return [row.trial for row in self._rows(query)]
 
     def published(self, name: str) -> bytes | None:
         """What was published, if anything was."""
-        rows = self._rows(sa.select(CLOSINGS).where(CLOSINGS.c.trial == name, CLOSINGS.c.published.is_not(None)))
-        return self._seals.opened(rows[0].published, CLOSINGS.c.published, name) if rows else None
+        rows = self._rows(sa.select(ENDINGS).where(ENDINGS.c.trial == name, ENDINGS.c.published.is_not(None)))
+        return self._seals.opened(rows[0].published, ENDINGS.c.published, name) if rows else None
 
 
 def _situation(connection: sa.Connection, plan: Plan, *, lock: bool = False) -> Situation:
     # Shared: servers commit side by side, but not while the trial is moved on to its next stage.
     row = read_trial(connection, plan.name, lock="share" if lock else None)
-    columns = [CLOSINGS.c[field] for field in Closing._fields]
-    closing = connection.execute(sa.select(*columns).where(CLOSINGS.c.trial == plan.name)).one_or_none()
-    stage: Stage = "closed" if row.status == "closed" else "open" if closing is None else "replying"
+    columns = [ENDINGS.c[field] for field in Ending._fields]
+    ending = connection.execute(sa.select(*columns).where(ENDINGS.c.trial == plan.name)).one_or_none()
+    stage: Stage = "ended" if row.status == "ended" else "open" if ending is None else "replying"
     counts = connection.execute(sa.select(DEVICES).where(DEVICES.c.trial == plan.name)).all()
     enrolled, reported = (dict.fromkeys(plan.arms, 0) for _ in range(2))
     enrolled |= {count.arm: count.enrolled for count in counts}
     reported |= {count.arm: count.reported for count in counts}
     devices = Devices(enrolled, reported)
-    return Situation(stage, None if closing is None else Closing(*closing), devices, Counter(), time.time())
+    return Situation(stage, None if ending is None else Ending(*ending), devices, Counter(), time.time())
 
 
 def _known(connection: sa.Connection, trial: str, numbers: Iterable[bytes]) -> dict[bytes, Known]:

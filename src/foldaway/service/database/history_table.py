@@ -35,12 +35,12 @@ class HistoryTable(SealedTable):
     """What was told, by trial and number of records."""
 
     def last(self, trial: str) -> ToldRow | None:
-        """What was told last; none if nothing was, or the trial is closed."""
+        """What was told last; none if nothing was, or the trial has ended."""
         with self._engine.begin() as connection:
             return self._last(connection, trial)
 
     def _last(self, connection: sa.Connection, trial: str) -> ToldRow | None:
-        # Only the last has its answer, and none once the trial is closed.
+        # Only the last has its answer, and none once the trial has ended.
         query = sa.select(HISTORY).where(HISTORY.c.trial == trial, HISTORY.c.answer.is_not(None))
         row = connection.execute(query).one_or_none()
         return None if row is None else self._opened(row, "estimates", "answer", "census")
@@ -50,7 +50,7 @@ class HistoryTable(SealedTable):
         return ToldRow(row.records, **opened, time=row.time)
 
     def append(self, trial: str, told: ToldRow, due: Callable[[ToldRow | None], bool], also: Change) -> None:
-        """Tell something new, and write what else there is, unless the trial is closed, or it is not `due` by now.
+        """Tell something new, and write what else there is, unless the trial has ended, or it is not `due` by now.
 
         Whether it is due depends on what any server has told last.
         """
@@ -88,4 +88,4 @@ def require_last(connection: sa.Connection, trial: str, records: int) -> None:
     """
     query = sa.select(sa.func.max(HISTORY.c.records)).where(HISTORY.c.trial == trial)
     if (connection.execute(query).scalar_one() or 0) != records:
-        raise Conflict(f"another server has given an answer while {trial} was being closed; close it once more.")
+        raise Conflict(f"another server has given an answer while {trial} was ending; end it once more.")

@@ -12,7 +12,7 @@ import msgspec
 import sqlalchemy as sa
 
 from foldaway.auditing.finding import Audit
-from foldaway.evidence.ledger import CLOSED, KEY_DESTROYED, Ledger, SignedEntry, software
+from foldaway.evidence.ledger import ENDED, KEY_DESTROYED, Ledger, SignedEntry, software
 from foldaway.evidence.signing import Signer
 from foldaway.inference.rounding import round_count
 from foldaway.keeping.secret import Secret
@@ -58,22 +58,22 @@ class LedgerTable(SealedTable):
             trial, lambda ledger, signer: ledger.written(signer, records, cohort).answered(signer, effects, "")
         )
 
-    def closed(self, trial: str, effects: str | None, records: int | None, audit: Audit | None) -> Change:
-        """Notes, in the transaction that closes a trial, its audit if it has one, its final effects and its end."""
+    def ended(self, trial: str, effects: str | None, records: int | None, audit: Audit | None) -> Change:
+        """Notes, in the transaction that ends a trial, its audit if it has one, its final effects and its end."""
 
         def note(ledger: Ledger, signer: Signer) -> Ledger:
             if audit is not None:
                 ledger = ledger.audited(signer, audit.attacks, audit.solved, audit.solved_with_keys)
             if effects is not None:
                 ledger = ledger.answered(signer, effects, "")
-            return ledger.add(signer, CLOSED, {"records": None if effects is None else records, **software()})
+            return ledger.add(signer, ENDED, {"records": None if effects is None else records, **software()})
 
         return self._noting(trial, note)
 
     def destroyed(self, trial: str) -> None:
-        """Note that the key of a closed trial is gone, if that is not noted."""
+        """Note that the key of a trial that has ended is gone, if that is not noted."""
         ledger = self.read(trial)
-        if ledger.closed and ledger.keys_left():
+        if ledger.ended and ledger.keys_left():
             note = self._noting(trial, _all_destroyed)
             with self._writing.begin() as connection:
                 read_trial(connection, trial, lock="update")

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from foldaway.errors import Conflict, TrialClosed
+from foldaway.errors import Conflict, TrialEnded
 from foldaway.service.database.seals import SealedTable, Sealing, header_of
 from foldaway.service.database.tables import SEQUENCES, SHARDS, TOKENS, insert_new, parts
 from foldaway.service.database.token_table import spent
@@ -112,13 +112,13 @@ class ShardTable(SealedTable):
         """The token that a producer's name belongs to: this one from now on, if it is nobody's or that one is spent.
 
         Raises:
-            TrialClosed: The trial takes no more records.
+            TrialEnded: The trial takes no more records.
         """
         its = (SEQUENCES.c.trial == trial) & (SEQUENCES.c.producer == producer)
         free = SEQUENCES.c.token.is_(None) | SEQUENCES.c.token.in_(sa.select(TOKENS.c.id).where(spent()))
         with self._writing.begin() as connection:
             if read_trial(connection, trial, lock="share").status != "open":
-                raise TrialClosed(f"the trial {trial} is closed and takes no more records.")
+                raise TrialEnded(f"the trial {trial} has ended and takes no more records.")
             insert_new(connection, SEQUENCES, [{"trial": trial, "producer": producer, "sequence": 0, "token": token}])
             connection.execute(SEQUENCES.update().where(its, free).values(token=token))
             return str(connection.execute(sa.select(SEQUENCES.c.token).where(its)).scalar_one())
@@ -141,15 +141,15 @@ class ShardTable(SealedTable):
             The new version.
 
         Raises:
-            TrialClosed: The trial takes no more records.
+            TrialEnded: The trial takes no more records.
             Conflict: The version or a sequence is no longer the one built upon; nothing was changed.
             Unavailable: The database does not answer. If the connection broke at the last moment the commit may have
                 happened; the same call again is then a Conflict.
         """
         with self._seals.sealing(self._engine, "trials") as (connection, sealing):
-            # Shared: servers commit side by side, but not while the trial is being closed.
+            # Shared: servers commit side by side, but not while the trial is ending.
             if read_trial(connection, trial, lock="share").status != "open":
-                raise TrialClosed(f"the trial {trial} is closed and takes no more records.")
+                raise TrialEnded(f"the trial {trial} has ended and takes no more records.")
             write_sequences(connection, trial, sequences)
             write_shard(connection, sealing, trial, shard, version=version, n=n, state=state)
         return version + 1
@@ -168,7 +168,7 @@ class ShardTable(SealedTable):
                 write_shard(connection, sealing, trial, shard, version=row.version, n=row.n, state=state)
 
     def leave_out(self, trial: str, shard: str, count: int) -> None:
-        """Count records that were given up, also after the close."""
+        """Count records that were given up, also after the end."""
         with self._writing.begin() as connection:
             read_trial(connection, trial)
             _add_shard(connection, trial, shard)

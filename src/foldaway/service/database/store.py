@@ -32,7 +32,7 @@ from foldaway.service.database.moved import require_unmoved
 from foldaway.service.database.outages import guarded
 from foldaway.service.database.seals import Seals, key_of, named_in, seal_anew
 from foldaway.service.database.shard_table import ShardTable, read_versions
-from foldaway.service.database.tables import ABOUT, CLOSINGS, META, SHARDS, TRIALS, Change, Part, insert_new
+from foldaway.service.database.tables import ABOUT, ENDINGS, META, SHARDS, TRIALS, Change, Part, insert_new
 from foldaway.service.database.token_table import TokenTable
 from foldaway.service.database.trial_table import TrialRow, find_trial, read_trial
 from foldaway.service.keys.master_key import VARIABLE, add_key, drop_old_keys
@@ -134,13 +134,13 @@ class Store:
             with self._seals.sealing(engine, part, "update") as (connection, sealing):
                 seal_anew(connection, part, sealing)  # what an earlier foldaway has sealed under the master key alone
         with self._trials.begin() as connection:
-            query = sa.select(TRIALS.c.fingerprint, TRIALS.c.name).where(TRIALS.c.status == "closed")
-            closed: dict[str, str] = {row.fingerprint: row.name for row in connection.execute(query)}
-        # Those whose trial was closed right before a crash.
-        if left := self._keys.fingerprints() & closed.keys():
+            query = sa.select(TRIALS.c.fingerprint, TRIALS.c.name).where(TRIALS.c.status == "ended")
+            ended: dict[str, str] = {row.fingerprint: row.name for row in connection.execute(query)}
+        # Those whose trial ended right before a crash.
+        if left := self._keys.fingerprints() & ended.keys():
             self._keys.destroy(left)
             for fingerprint in left:
-                self.ledger.destroyed(closed[fingerprint])
+                self.ledger.destroyed(ended[fingerprint])
         self._forget_versions()
 
     def close(self) -> None:
@@ -213,7 +213,7 @@ class Store:
             return [TrialRow(**row._mapping) for row in connection.execute(query)]
 
     def remove_trial(self, name: str) -> None:
-        """Delete a closed trial: its plan, effects, course, ledger, producers and tokens. Its name stays taken.
+        """Delete a trial that has ended: its plan, effects, course, ledger, producers and tokens. Its name stays taken.
 
         Raises:
             Conflict: It is open.
@@ -234,14 +234,14 @@ class Store:
             connection.execute(change.values(exact_answers=TRIALS.c.exact_answers + 1))
 
     def trial_key(self, name: str) -> bytes | None:
-        """The key of a trial; none if its plan needs none, or it is closed."""
+        """The key of a trial; none if its plan needs none, or it has ended."""
         row = self.trial(name)
         return self._keys.find(row.fingerprint) if row.status == "open" else None
 
-    def close_trial(
+    def end_trial(
         self, name: str, final: str, versions: Mapping[str, int] | None = None, also: Iterable[Change] = ()
     ) -> TrialRow:
-        """Close a trial, and destroy its tallies and its key.
+        """End a trial, and destroy its tallies and its key.
 
         A second call changes nothing but makes sure that the key is gone.
 
@@ -249,10 +249,10 @@ class Store:
             name: The trial.
             final: The final answer, as JSON.
             versions: The version of each shard that ``final`` was computed from.
-            also: What else is to be written or made sure of in the transaction that closes it.
+            also: What else is to be written or made sure of in the transaction that ends it.
 
         Returns:
-            The closed trial, with the ``final`` of the call that closed it.
+            The trial that has ended, with the ``final`` of the call that ended it.
 
         Raises:
             Conflict: A server has committed since: compute ``final`` again.
@@ -261,16 +261,16 @@ class Store:
             row = read_trial(connection, name, lock="update")
             if row.status == "open":
                 if versions is not None and read_versions(connection, name) != dict(versions):
-                    raise Conflict(f"records have come in while {name} was being closed; close it once more.")
-                row = msgspec.structs.replace(row, status="closed", closed=time.time(), final=final)
+                    raise Conflict(f"records have come in while {name} was ending; end it once more.")
+                row = msgspec.structs.replace(row, status="ended", ended=time.time(), final=final)
                 change = TRIALS.update().where(TRIALS.c.name == name)
-                connection.execute(change.values(status=row.status, closed=row.closed, final=row.final))
+                connection.execute(change.values(status=row.status, ended=row.ended, final=row.final))
                 for each in also:
                     each(connection)
                 connection.execute(SHARDS.update().where(SHARDS.c.trial == name).values(state=None))
-                connection.execute(CLOSINGS.update().where(CLOSINGS.c.trial == name).values(published=None))
+                connection.execute(ENDINGS.update().where(ENDINGS.c.trial == name).values(published=None))
                 forget_answers(connection, sealing, name)
-        # Then: an open trial without its key would be stuck, a closed one is finished here, by another call or at
+        # Then: an open trial without its key would be stuck, one that has ended is finished here, by another call or at
         # the next start.
         self._keys.destroy([row.fingerprint])
         self._forget_versions()
@@ -302,7 +302,7 @@ class Store:
         return contents(self._engines, self._seals) == contents(source._engines, source._seals)
 
     def _forget_versions(self) -> None:
-        """Destroy the keys of all versions but those that the database has now: of what was closed, or broke off."""
+        """Destroy the keys of all versions but those that the database has now: of what has ended, or broke off."""
         with ExitStack() as held:
             names: set[bytes] = set()
             for part, engine in self._engines.items():

@@ -34,7 +34,7 @@ TRIALS = sa.Table(
     sa.Column("fingerprint", sa.Text, nullable=False),
     sa.Column("status", sa.Text, nullable=False),
     sa.Column("created", sa.Double, nullable=False),
-    sa.Column("closed", sa.Double),
+    sa.Column("ended", sa.Double),
     sa.Column("final", sa.Text),
     sa.Column("exact_answers", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("team", sa.Text),
@@ -82,9 +82,9 @@ DEVICES = _of_trial(
     sa.Column("reported", sa.BigInteger, nullable=False),
 )
 
-# A federated trial that is being closed: until when reports count, and what was published.
-CLOSINGS = _of_trial(
-    "foldaway_closings",
+# A federated trial that is ending: until when reports count, and what was published.
+ENDINGS = _of_trial(
+    "foldaway_endings",
     sa.Column("deadline", sa.Double, nullable=False),
     sa.Column("share", sa.Double, nullable=False),
     sa.Column("without_effects", sa.Boolean, nullable=False),

@@ -17,11 +17,11 @@ class TrialRow(msgspec.Struct, frozen=True):
 
     Attributes:
         plan: The plan in canonical form.
-        status: ``"open"`` for records, ``"closed"``, or ``"removed"`` with all that was stored of it but this row: its
+        status: ``"open"`` for records, ``"ended"``, or ``"removed"`` with all that was stored of it but this row: its
             name is not used again, so that it means one trial in every certificate and in every server's memory.
         created: When, in seconds since 1970.
-        closed: When, if it is.
-        final: The final answer as JSON, if it is closed.
+        ended: When, if it is.
+        final: The final answer as JSON, if it has ended.
         exact_answers: How often somebody has asked for exact numbers.
         team: The team whose token has registered it, if a team's has.
         new: Whether the call that gave this row has registered the trial.
@@ -30,9 +30,9 @@ class TrialRow(msgspec.Struct, frozen=True):
     name: str
     plan: str
     fingerprint: str
-    status: Literal["open", "closed", "removed"]
+    status: Literal["open", "ended", "removed"]
     created: float
-    closed: float | None = None
+    ended: float | None = None
     final: str | None = None
     exact_answers: int = 0
     team: str | None = None

@@ -46,11 +46,11 @@ _WHEN = {
     "enrolled.",
     408: "The body did not arrive in time.",
     409: "The trial is of another kind, another plan has its name, batches are missing, or it is the only admin token.",
-    410: "The trial is closed: it takes no more records or messages, and its exact numbers are gone.",
+    410: "The trial has ended: it takes no more records or messages, and its exact numbers are gone.",
     413: "The body is too large.",
     415: "The media type or encoding is not one of those listed.",
     422: "The batch, the message or the plan is faulty, or the tallies cannot answer; nothing was changed.",
-    425: "An arm has too few durable records yet, or the trial is not being closed yet.",
+    425: "An arm has too few durable records yet, or the trial is not ending yet.",
     503: "Try again later.",
 }
 
@@ -175,9 +175,9 @@ TalliesOperation = _taking(
     "What a site has folded, of a cohort of units at least: the state of its trial or, in mode sums, sums by group.",
     {"application/octet-stream": _BYTES},
 )
-CloseOperation = _taking(
+EndOperation = _taking(
     "`deadline` and `share` are for trials whose records stay on devices: how many seconds reports still count, and "
-    "the share of the enrolled devices that is enough. `without_effects` closes a trial even if it has no effects. "
+    "the share of the enrolled devices that is enough. `without_effects` ends a trial even if it has no effects. "
     "`exact` answers with effects that are not rounded.",
     {
         "application/json": _object(

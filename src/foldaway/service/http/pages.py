@@ -68,7 +68,7 @@ def _vocabulary() -> bytes:
     """The words and ranks that the page shares with reports and tables, as a script that others import."""
     tables: list[Mapping[str, Word]] = [ESTIMATORS, ERRORS]
     ranked = [{n: {"phrase": w.phrase, "sentence": w.sentence, "rank": w.rank} for n, w in t.items()} for t in tables]
-    modes = {n: {"sentence": m.sentence, "at_close": m.at_close, "sites": m.sites} for n, m in MODES.items()}
+    modes = {n: {"sentence": m.sentence, "at_end": m.at_end, "sites": m.sites} for n, m in MODES.items()}
     constants = {
         "ESTIMATORS": ranked[0],
         "ERRORS": ranked[1],

@@ -21,8 +21,8 @@ RETRY_AFTER = "1"  # seconds
 
 _KINDS: dict[HTTPStatus, tuple[type[FoldawayError], ...]] = {
     HTTPStatus.NOT_FOUND: (errors.UnknownTrial, errors.UnknownNumber),
-    HTTPStatus.CONFLICT: (errors.TrialExists, errors.SealedError, SequenceGap),
-    HTTPStatus.GONE: (errors.TrialClosed,),  # and nothing else is: a device deletes what it kept for the trial
+    HTTPStatus.CONFLICT: (errors.TrialExists, errors.EndedError, SequenceGap),
+    HTTPStatus.GONE: (errors.TrialEnded,),  # and nothing else is: a device deletes what it kept for the trial
     HTTPStatus.UNPROCESSABLE_ENTITY: (
         errors.PlanError,
         errors.RecordError,

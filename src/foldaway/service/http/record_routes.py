@@ -29,11 +29,11 @@ Producer = Annotated[str, PathParameter(pattern=PRODUCER, description="Who numbe
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """A producer's last sequence that is safe whatever crashes, from which it goes on; none comes once it is closed."""
+    """A producer's last sequence that is safe whatever crashes, from which it goes on; none comes once it has ended."""
 
     fingerprint: str
     durable: int
-    closed: bool
+    ended: bool
 
 
 def numbers(producer: str | None, sequence: str | None) -> Numbers | None:
@@ -148,6 +148,6 @@ def record_routes(access: Access, desk: RecordDesk) -> list[Any]:
         state = request.scope["state"]
         durable = await thread.run(service.producers.durable_sequence, name, producer, state["token"].id)
         row = await thread.run(service.store.trial, name)
-        return Progress(state["fingerprint"], durable, row.status == "closed")
+        return Progress(state["fingerprint"], durable, row.status == "ended")
 
     return [records, progress]

@@ -1,4 +1,4 @@
-"""The addresses of trials: register, look at, read and close them."""
+"""The addresses of trials: register, look at, read and end them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from litestar import MediaType, Response, delete, get, post
 from litestar.params import QueryParameter
 
 from foldaway.errors import IngestError, instead_of
-from foldaway.federated.coordinator.closing import CloseRequest
+from foldaway.federated.coordinator.ending import EndRequest
 from foldaway.service.collecting.answers import Answer, History, Series
 from foldaway.service.collecting.service import Ahead, Created, TrialStatus
 from foldaway.service.http.access import Access, Name
 from foldaway.service.http.bodies import Asked, read_body, read_text, require_kind
-from foldaway.service.http.documents import CloseOperation, PlanOperation, about
+from foldaway.service.http.documents import EndOperation, PlanOperation, about
 from foldaway.service.keys.tokens import Scope
 
 After = Annotated[int, QueryParameter(ge=0, le=2**53, description="Only points with more records than this.")]
@@ -29,7 +29,7 @@ Width = Annotated[
 ]
 
 _PLAN_BYTES = 2**20
-_CLOSING_BYTES = 2**12
+_ENDING_BYTES = 2**12
 
 
 def trial_routes(access: Access, patience: float) -> list[Any]:
@@ -114,27 +114,29 @@ def trial_routes(access: Access, patience: float) -> list[Any]:
     async def outlook(name: Name, records: Records = None, days: Days = None, width: Width = None) -> Ahead:
         return await thread.run(service.outlook, name, records, days, width)
 
-    ended = "Close a trial; answers with its final effects, or with the devices whose reports are still missing"
+    ended = "End a trial; answers with its final effects, or with the devices whose reports are still missing"
 
     @post(
-        "/v1/trials/{name:str}/close",
+        "/v1/trials/{name:str}/end",
         status_code=200,
-        **about("trials", ended, needs("team"), 404, 409, 410, 422, body=CloseOperation),
+        **about("trials", ended, needs("team"), 404, 409, 410, 422, body=EndOperation),
     )
-    async def close(request: Asked, name: Name) -> Answer:
-        wanted = await _read_close_request(request, patience)
+    async def end(request: Asked, name: Name) -> Answer:
+        wanted = await _read_end_request(request, patience)
         if wanted is not None and wanted.exact and _reads(request):
             raise IngestError(403, "`exact` needs an admin token: leave it out, and the answer has rounded effects.")
-        return await thread.run(service.close, name, wanted)
+        return await thread.run(service.end, name, wanted)
 
-    gone = "Remove a closed trial and its tokens from the server; its name is not used again"
+    gone = "Remove a trial that has ended and its tokens from the server; its name is not used again"
 
     @delete("/v1/trials/{name:str}", **about("trials", gone, needs("team"), 404, 409, stamped=False))
     async def remove(name: Name) -> None:
         await thread.run(service.remove, name)
 
     @look(
-        "/certificate", "A signed file about a closed trial, which proves what happened: plan, effects and ledger", 409
+        "/certificate",
+        "A signed file about a trial that has ended, which proves what happened: plan, effects and ledger",
+        409,
     )
     async def certificate(name: Name) -> Response[bytes]:
         return Response(await thread.run(service.certificate, name), media_type=MediaType.JSON)
@@ -151,22 +153,22 @@ def trial_routes(access: Access, patience: float) -> list[Any]:
         history,
         outlook,
         certificate,
-        close,
+        end,
         remove,
     ]
 
 
 def _reads(request: Asked) -> bool:
-    """Whether somebody else than an administrator asks, who decides by exact counts of devices when to close."""
+    """Whether somebody else than an administrator asks, who decides by exact counts of devices when to end."""
     return bool(request.scope["state"]["token"].scope != "admin")
 
 
-async def _read_close_request(request: Asked, patience: float) -> CloseRequest | None:
-    """How to close a trial; none if the request has no body."""
-    body = await read_body(request.scope, request.receive, _CLOSING_BYTES, patience)
+async def _read_end_request(request: Asked, patience: float) -> EndRequest | None:
+    """How to end a trial; none if the request has no body."""
+    body = await read_body(request.scope, request.receive, _ENDING_BYTES, patience)
     if not body:
         return None
     require_kind(request, "application/json")
     say = 'say {"deadline": seconds, "share": above 0 and at most 1, "without_effects": true, "exact": true}, or some.'
     with instead_of(ValueError, IngestError(400, say)):
-        return msgspec.json.decode(body, type=CloseRequest)
+        return msgspec.json.decode(body, type=EndRequest)

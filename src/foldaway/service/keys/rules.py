@@ -87,7 +87,8 @@ def day_of(time: float) -> str:
 def _needed(scopes: Sequence[Scope], trial: str | None) -> str:
     own = [scope for scope in scopes if scope in OF_A_TRIAL]
     if own:
-        words = f"{_article(own[0])} {' or '.join(own)} token"
+        listed = " or ".join(filter(None, [", ".join(own[:-1]), own[-1]]))
+        words = f"{_article(own[0])} {listed} token"
         if trial is None:
             return words
         return f"{words} for {trial if re.fullmatch(NAME, trial) else 'the trial in the address'}"

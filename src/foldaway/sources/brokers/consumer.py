@@ -18,7 +18,7 @@ import msgspec
 from foldaway.account.account import Account
 from foldaway.account.stream_file import StreamFile
 from foldaway.backoff import pauses
-from foldaway.errors import RecordError, SealedError, SourceError
+from foldaway.errors import EndedError, RecordError, SourceError
 from foldaway.inference.fixing import is_ripe
 from foldaway.sources.brokers.broker import Away, Broker, Message
 from foldaway.sources.brokers.messages import fold_messages
@@ -161,12 +161,12 @@ class Consumer:
 
         Raises:
             FaultyMessage: The plan refuses a message; what was before it stays counted, and it stays at the broker.
-            SealedError: The trial in the store has ended.
+            EndedError: The trial in the store has ended.
             SourceError: The broker refuses.
             StateError: The store cannot be written.
         """
         if self._has_ended and not self._options.end:
-            raise SealedError("the trial in this store has ended: it takes no more records.")
+            raise EndedError("the trial in this store has ended: it takes no more records.")
         try:
             self._patiently(lambda: None)
             while not (self._has_ended or self._stopping()):

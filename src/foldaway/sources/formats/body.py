@@ -268,7 +268,7 @@ def _json(body: bytes | bytearray, wanted: WantedColumns, limits: Limits) -> Chu
         _require_few_slow(limits.max_slow + 1, limits)
     if (rows := _array_of(decoder.anything, data)) is not None:
         return decoder.chunk_of_anything(rows)
-    raise Unreadable("is not one JSON array of objects")
+    raise Unreadable("is not one JSON array of objects, such as [{…}, {…}]; a single record is an array of one")
 
 
 _READERS: dict[str, Callable[[bytes | bytearray, WantedColumns, Limits], Chunk]] = {
@@ -346,7 +346,7 @@ def _unpack(body: bytearray, codec: str, unpacked: bytearray, limit: int) -> Non
     with (
         instead_of(
             (OSError, pa.ArrowException),
-            lambda error: Unreadable(f"is not valid {codec} ({type(error).__name__}): it is damaged or cut short"),
+            Unreadable(f"is not valid {codec}: it is damaged, cut short, or not packed at all"),
         ),
         pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(body)), codec) as stream,
     ):

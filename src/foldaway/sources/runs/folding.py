@@ -95,7 +95,7 @@ def started(plan: Plan, *, key: bytes | None = None, into: Trial | None = None) 
     if key is not None:
         raise PlanError("a trial to go on with has its key already: load it with key=, and leave key out here.")
     trial = into.copy()
-    trial.fold([])  # one that is sealed, or lacks its key, says so before a file is opened
+    trial.fold([])  # one that has ended, or lacks its key, says so before a file is opened
     return trial
 
 

@@ -34,7 +34,7 @@ class Mode(ABC):
     Attributes:
         name: Its name in a plan.
         replies: Whether the report is a reply to coefficients, which the server publishes when the trial begins to
-            close. Until then the device sends moments of its records.
+            end. Until then the device sends moments of its records.
     """
 
     name: ClassVar[str]

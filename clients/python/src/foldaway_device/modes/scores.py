@@ -1,4 +1,4 @@
-"""Mode scores: a device sends moments of its records as they come, and at the close its reply to the coefficients.
+"""Mode scores: a device sends moments of its records as they come, and at the end its reply to the coefficients.
 
 A reply is made of the factor of its rows: X'E and X'X are the same for the rows and for those of their factor.
 """
@@ -24,10 +24,10 @@ class Scores(OneMessage):
     replies = True
 
     def report(self, plan: Plan, holding: Holding, published: Mapping[str, Any] | None) -> dict[str, Any]:
-        """The scores; once the trial is closed none, which asks whether the number has been counted."""
+        """The scores; once the trial has ended none, which asks whether the number has been counted."""
         assert published is not None
         try:
-            numbers = [] if published["stage"] == "closed" else _scores(plan, holding, published)
+            numbers = [] if published["stage"] == "ended" else _scores(plan, holding, published)
         except (LookupError, TypeError, ValueError, ZeroDivisionError, OverflowError):
             raise ServerError("what the server has published does not fit the plan: is the address right?") from None
         return {"number": holding.number, "arm": holding.arm, "scores": packed(numbers)}

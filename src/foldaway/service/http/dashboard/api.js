@@ -3,7 +3,7 @@
 
 const KEPT = "foldaway token";
 const PATIENCE = 15_000;
-const LONG_PATIENCE = 120_000; // for what changes something: a close reads all tallies
+const LONG_PATIENCE = 120_000; // for what changes something: an end reads all tallies
 
 export const token = {
   get: () => sessionStorage.getItem(KEPT),
@@ -55,13 +55,13 @@ export const trials = async () => (await ask("/v1/trials")).body;
 export const plan = async (name) => (await ask(at(name, "/plan"))).body;
 export const status = (name) => ask(at(name));
 export const create = async (text, kind) => (await ask("/v1/trials", {}, { sent: text, kind })).body;
-export const close = async (name, wanted) => (await ask(at(name, "/close"), {}, { sent: JSON.stringify(wanted) })).body;
+export const end = async (name, wanted) => (await ask(at(name, "/end"), {}, { sent: JSON.stringify(wanted) })).body;
 export const certificate = async (name) => (await ask(at(name, "/certificate"), {}, { read: "blob" })).body;
 export const report = async (name) => (await ask(at(name, "/report"), {}, { read: "blob" })).body;
 
 export const history = async (name, query) => (await ask(at(name, "/history"), query)).body.points;
 
-/** Whether the token may register and close trials. */
+/** Whether the token may register and end trials. */
 export const rules = async () => ["admin", "team"].includes((await ask("/v1/tokens/own")).body.scope);
 
 /** What the trial can still find; nothing where that cannot be told. */

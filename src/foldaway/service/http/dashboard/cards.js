@@ -73,7 +73,7 @@ export class Kept {
       : "A record is wiped from memory as soon as it is folded; none is stored.");
     this.waiting.hidden = !open || status.records === null;
     say(this.waiting, `New effects are shown once at least ${several(status.cohort, `more ${counted}`)} have come and the trial has grown by ${number(100 * GROWTH)} %.`);
-    say(this.leftOut, status.left_out ? `${several(status.left_out, thing)} left out at the close: no cohort came together.` : "");
+    say(this.leftOut, status.left_out ? `${several(status.left_out, thing)} left out at the end: no cohort came together.` : "");
     // On this machine's own clock from here on, which needs not agree with the server's.
     this.forgotten = status.forgotten === null ? null : performance.now() / 1000 - Math.max(0, now - status.forgotten);
     this.tick();

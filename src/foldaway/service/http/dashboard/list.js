@@ -14,7 +14,7 @@ const ASKED = 50; // trials whose results are asked for
 const NAMED = 3; // outcomes of one verdict
 
 export function statusPill(status) {
-  return h("span", { class: `pill ${status}` }, status === "open" ? "open" : "closed");
+  return h("span", { class: `pill ${status}` }, status === "open" ? "open" : "ended");
 }
 
 export function showList(view, refused) {

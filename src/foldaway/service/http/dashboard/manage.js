@@ -1,9 +1,9 @@
-// What can be done with a trial: download its report and certificate; with an admin token, close it.
+// What can be done with a trial: download its report and certificate; with an admin token, end it.
 
 import * as api from "./api.js";
 import { h } from "./dom.js";
 
-/** The card; `then` is called when the trial was closed. */
+/** The card; `then` is called when the trial has ended. */
 export class Manage {
   constructor(name, then) {
     this.name = name;
@@ -13,14 +13,14 @@ export class Manage {
     this.report = button("Download the report", () => this.download(this.report, api.report, ".html"));
     this.certificate = button("Download the certificate", () => this.download(this.certificate, api.certificate, ".certificate.json"));
     this.sure = h("input", { type: "checkbox", id: "sure", onchange: () => { this.end.disabled = !this.sure.checked; } });
-    this.end = h("button", { type: "button", class: "danger", disabled: true, onclick: () => this.close() }, "Close the trial");
-    this.closing = h("details", { hidden: true },
-      h("summary", {}, "Close this trial"),
-      h("p", { class: "small" }, "Closing ends the trial: it accepts no more records, its key is destroyed and its effects are final."),
+    this.end = h("button", { type: "button", class: "danger", disabled: true, onclick: () => this.finish() }, "End the trial");
+    this.ending = h("details", { hidden: true },
+      h("summary", {}, "End this trial"),
+      h("p", { class: "small" }, "The trial it accepts no more records, its key is destroyed and its effects are final."),
       h("p", { class: "small check" }, this.sure, h("label", { for: "sure" }, "I understand that this cannot be undone.")),
       this.end);
-    this.element = h("section", { class: "card", "aria-label": "Report and close" },
-      h("div", { class: "together wraps" }, this.report, this.certificate), this.closing, this.fault);
+    this.element = h("section", { class: "card", "aria-label": "Report and end" },
+      h("div", { class: "together wraps" }, this.report, this.certificate), this.ending, this.fault);
     this.element.hidden = true;
   }
 
@@ -29,8 +29,8 @@ export class Manage {
     this.state = state;
     this.report.hidden = !state.effects;
     this.certificate.hidden = state.open || !state.effects;
-    this.closing.hidden = !(this.rules && state.open);
-    this.element.hidden = this.report.hidden && this.closing.hidden;
+    this.ending.hidden = !(this.rules && state.open);
+    this.element.hidden = this.report.hidden && this.ending.hidden;
   }
 
   async download(button, ask, ending) {
@@ -41,9 +41,9 @@ export class Manage {
     });
   }
 
-  async close() {
+  async finish() {
     await this.attempt(this.end, async () => {
-      await api.close(this.name, { without_effects: !this.state.effects });
+      await api.end(this.name, { without_effects: !this.state.effects });
       this.sure.checked = false;
       this.then();
     });

@@ -12,13 +12,13 @@ export const smallestCell = (plan) => plan.privacy?.smallest_cell ?? LEAST;
 /** By arm its probability, which a plan writes alone or, beside what the column says for the arm, as a share. */
 export const probabilities = (plan) => Object.fromEntries(Object.entries(plan.arms).map(([arm, said]) => [arm, said.share ?? said]));
 
-/** Whether effects come at the close alone: they are released with noise, or devices send what the errors need then. */
-export const atClose = (plan) => Boolean(plan.release) || MODES[plan.federated?.mode]?.at_close;
+/** Whether effects come at the end alone: they are released with noise, or devices send what the errors need then. */
+export const atEnd = (plan) => Boolean(plan.release) || MODES[plan.federated?.mode]?.at_end;
 
 /** Whether there cannot be effects yet: no need to ask. */
 export function tooEarly(plan, status) {
-  if (status.status === "closed") return false;
-  return atClose(plan) || status.records < Object.keys(plan.arms).length * smallestCell(plan);
+  if (status.status === "ended") return false;
+  return atEnd(plan) || status.records < Object.keys(plan.arms).length * smallestCell(plan);
 }
 
 const list = (names) => names.flatMap((name, i) => [i ? ", " : "", named(name)]);

@@ -11,14 +11,14 @@ import { decisions, glance } from "./glance.js";
 import { statusPill } from "./list.js";
 import { Manage } from "./manage.js";
 import { inPercent, percentOf } from "./percent.js";
-import { atClose, planCard, smallestCell, tooEarly } from "./plan.js";
+import { atEnd, planCard, smallestCell, tooEarly } from "./plan.js";
 import { Poll } from "./poll.js";
 import { Segments } from "./segments.js";
 import { ERRORS, ESTIMATORS } from "./vocabulary.js";
 import { ahead, cohortThing, explained, figures, heard, keptWhere, ratioState, reasons, relative, verdict } from "./words.js";
 
 const EVERY = 1_500;
-const CLOSED = 30_000;
+const ENDED = 30_000;
 const HEARD_EVERY = 30_000;
 const ALARMS = {
   fails: "The arms are not in the plan’s proportions.",
@@ -96,7 +96,7 @@ class TrialPage {
     this.changed = false;
     this.drawFederated();
     await this.manage.show({ open: status.status === "open", effects: Boolean(this.answer.found) });
-    return status.status === "open" ? EVERY : CLOSED;
+    return status.status === "open" ? EVERY : ENDED;
   }
 
   /** Points of the chosen effect since the last that is here: the first time, all. */
@@ -107,7 +107,7 @@ class TrialPage {
     const key = JSON.stringify(this.choice.wanted);
     const course = this.courses.get(key) ?? [];
     const last = course.at(-1)?.records ?? 0;
-    if (last < this.status.records && !(this.asked === key && this.status.status === "closed")) {
+    if (last < this.status.records && !(this.asked === key && this.status.status === "ended")) {
       const points = await api.history(this.name, { ...this.choice.wanted, after: last });
       const more = points.filter((point) => point.effects.length).map((point) => {
         const row = this.percent(point.effects[0]);
@@ -191,7 +191,7 @@ class TrialPage {
     const now = {
       records: row.n, estimate: row.estimate, lower: row.anytime_ci_lower, upper: row.anytime_ci_upper,
     };
-    this.course.show([...course.filter((point) => point.records < row.n), now], this.status.status === "closed");
+    this.course.show([...course.filter((point) => point.records < row.n), now], this.status.status === "ended");
   }
 
   /** What the chosen effect is to be seen beside: the other arms; or, if there is none, the other estimators. */
@@ -201,19 +201,19 @@ class TrialPage {
   }
 
   drawNothingYet() {
-    const closed = this.status.status === "closed";
+    const ended = this.status.status === "ended";
     const thing = this.plan.federated ? "report" : cohortThing(this.plan);
     const [cohort, least] = [several(this.status.cohort, thing), several(smallestCell(this.plan), thing)];
-    say(this.headline, closed ? "Closed before there was an effect to show" : "No effects yet");
+    say(this.headline, ended ? "Ended before there was an effect to show" : "No effects yet");
     const first = `foldaway send ${this.name} data.parquet --server ${api.server}`;
-    this.explained.replaceChildren(closed
+    this.explained.replaceChildren(ended
       ? `Fewer than ${cohort} came, or fewer than ${least} of an arm.`
-      : atClose(this.plan)
+      : atEnd(this.plan)
       ? this.plan.release
-        ? "The effects are published once, with noise, when the trial is closed; no counts are shown before."
-        : "Devices send their scores when the trial is closed; there are no effects before."
+        ? "The effects are published once, with noise, when the trial ends; no counts are shown before."
+        : "Devices send their scores when the trial ends; there are no effects before."
       : `Effects need ${cohort}, and ${least} in every arm, so that no answer gives one away.`);
-    if (!closed && !this.status.records && !this.plan.federated && !this.plan.release) {
+    if (!ended && !this.status.records && !this.plan.federated && !this.plan.release) {
       this.explained.append(" To send the first, with the trial’s ingest token:", h("code", { class: "command" }, first));
     }
   }
@@ -225,10 +225,10 @@ class TrialPage {
         h("strong", {}, ALARMS[ratioState(found.sample_ratio)] ?? "Read this before any effect."),
         h("p", {}, found.alarm)));
     }
-    if (this.status.status === "closed") {
-      alarms.push(h("div", { class: "ended", role: "status" },
-        h("strong", {}, "This trial is closed."),
-        h("p", {}, `It took its last record before ${moment(this.status.closed)}. These effects are final, under the plan `,
+    if (this.status.status === "ended") {
+      alarms.push(h("div", { class: "has-ended", role: "status" },
+        h("strong", {}, "This trial has ended."),
+        h("p", {}, `It took its last record before ${moment(this.status.ended)}. These effects are final, under the plan `,
           h("code", {}, this.status.fingerprint), ".")));
     }
     const text = alarms.map((alarm) => alarm.textContent).join();
@@ -263,7 +263,7 @@ class TrialPage {
       h("h2", {}, "About this trial"),
       h("dl", { class: "facts plain" },
         fact("Registered", moment(this.status.created)),
-        this.status.closed === null ? null : fact("Closed", moment(this.status.closed)),
+        this.status.ended === null ? null : fact("Ended", moment(this.status.ended)),
         fact("Cohort", several(this.status.cohort, cohortThing(this.plan))),
         h("div", { class: "tall" }, h("dt", {}, "Plan’s fingerprint"), h("dd", {}, h("code", {}, this.status.fingerprint)))));
   }

@@ -19,7 +19,7 @@ def upgrade() -> None:
         sa.Column("fingerprint", sa.Text, nullable=False),
         sa.Column("status", sa.Text, nullable=False),
         sa.Column("created", sa.Double, nullable=False),
-        sa.Column("closed", sa.Double),
+        sa.Column("ended", sa.Double),
         sa.Column("final", sa.Text),
         sa.Column("exact_answers", sa.BigInteger, nullable=False, server_default="0"),
     )
@@ -54,7 +54,7 @@ def upgrade() -> None:
         sa.Column("reported", sa.BigInteger, nullable=False),
     )
     op.create_table(
-        "foldaway_closings",
+        "foldaway_endings",
         _trial(),
         sa.Column("deadline", sa.Double, nullable=False),
         sa.Column("share", sa.Double, nullable=False),

@@ -9,8 +9,8 @@ import pytest
 
 import foldaway as fa
 from counted_devices import Simulated, begun, one
-from foldaway.errors import IngestError, TooEarly, TrialClosed
-from foldaway.federated.coordinator.closing import CloseRequest
+from foldaway.errors import IngestError, TooEarly, TrialEnded
+from foldaway.federated.coordinator.ending import EndRequest
 from foldaway.federated.messages import Received, ScoreReply, encoded, packed
 from foldaway.federated.replies.models import reply
 from foldaway.service.collecting.service import Service
@@ -21,9 +21,9 @@ pytestmark = pytest.mark.usefixtures("exact_counts")
 
 def deadline_passes(service: Service, plan: fa.Plan, deadline: float = 0.0) -> None:
     """As if it had been this, a long time ago."""
-    closing = service.store.devices.situation(plan).closing
-    assert closing is not None
-    service.store.devices.change_closing(plan.name, closing._replace(deadline=deadline))
+    ending = service.store.devices.situation(plan).ending
+    assert ending is not None
+    service.store.devices.change_ending(plan.name, ending._replace(deadline=deadline))
 
 
 def replies_of(service: Service, plan: fa.Plan, devices: list[Simulated]) -> list[bytes]:
@@ -36,13 +36,13 @@ def replies_of(service: Service, plan: fa.Plan, devices: list[Simulated]) -> lis
 def test_the_deadline_ends_it_without_anybody_asking(service: Service) -> None:
     plan, devices = begun(service, "delta", cohort=2)
     service.devices.receive(plan.name, "reports", [device.message("reports") for device in devices[:2]])
-    assert not service.close(plan.name, CloseRequest(deadline=1000.0)).final
+    assert not service.end(plan.name, EndRequest(deadline=1000.0, without_effects=True)).final
     service.tick()
     assert service.status(plan.name).status == "open"
     deadline_passes(service, plan)
     service.tick()
     status = service.status(plan.name)
-    assert status.status == "closed"
+    assert status.status == "ended"
     assert status.federated is not None
     assert sum(status.federated.missing.values()) == 1
 
@@ -56,20 +56,20 @@ def test_whoever_ends_it_may_have_exact_effects_once(service: Service, mode: str
     service.devices.receive(plan.name, kind, [device.message(kind) for device in devices[:8]])
     for waits in ({"deadline": 1000.0}, {} if mode == "scores" else {"share": 1.0}):
         with pytest.raises(IngestError, match=r"nothing was changed.*only the command that ends it.*--deadline 0"):
-            service.close(plan.name, CloseRequest(exact=True, **waits))  # type: ignore[arg-type]
+            service.end(plan.name, EndRequest(exact=True, **waits))  # type: ignore[arg-type]
     assert service.devices.look(plan).stage == "open"
     if mode == "scores":
-        assert not service.close(plan.name).final
+        assert not service.end(plan.name).final
         service.devices.receive(plan.name, "reports", replies_of(service, plan, devices[:7]))
         with pytest.raises(IngestError, match="nothing was changed"):
-            service.close(plan.name, CloseRequest(exact=True))
-    answer = service.close(plan.name, CloseRequest(exact=True, deadline=0.0))
+            service.end(plan.name, EndRequest(exact=True))
+    answer = service.end(plan.name, EndRequest(exact=True, deadline=0.0, without_effects=True))
     exact, told = (fa.Effects.from_json(bytes(each.effects)) for each in (answer, service.effects(plan.name)))
     assert (exact.rounded, told.rounded, exact.final) == (False, True, True)
     assert answer.records == sum(exact.counts.values()) == 2**8 - 1
     with pytest.raises(IngestError, match="exact numbers were destroyed"):
-        service.close(plan.name, CloseRequest(exact=True))
-    assert service.close(plan.name) == service.effects(plan.name)
+        service.end(plan.name, EndRequest(exact=True))
+    assert service.end(plan.name) == service.effects(plan.name)
     assert service.status(plan.name).exact_answers == 1
 
 
@@ -79,7 +79,7 @@ def test_a_deadline_that_too_few_have_kept_destroys_nothing(service: Service, mo
     plan, devices = begun(service, mode, count=4, cohort=1)
     if mode == "scores":
         service.devices.receive(plan.name, "moments", [device.message("moments") for device in devices])
-    assert not service.close(plan.name, CloseRequest(deadline=1000.0)).final
+    assert not service.end(plan.name, EndRequest(deadline=1000.0)).final
     messages = (
         replies_of(service, plan, devices) if mode == "scores" else [device.message("reports") for device in devices]
     )
@@ -90,21 +90,23 @@ def test_a_deadline_that_too_few_have_kept_destroys_nothing(service: Service, mo
         with pytest.raises(
             IngestError, match=r"waits on.*durable reports of 1 device .*b has 0.*--deadline"
         ) as refused:
-            service.close(plan.name)
+            service.end(plan.name)
         assert refused.value.status == 409
     told = service.status(plan.name)
     assert told.status == "open"
     assert told.federated is not None
     assert told.federated.note is not None
     assert "b has 0" in told.federated.note
-    assert not service.close(plan.name, CloseRequest(deadline=1000.0)).final
+    assert not service.end(plan.name, EndRequest(deadline=1000.0)).final
     assert service.status(plan.name).federated.note is None  # type: ignore[union-attr]
     deadline_passes(service, plan)
     assert one(service, plan, "reports", messages[1]) == Received(repeated=False, durable=True)
     service.tick()
-    answer = service.close(plan.name)
+    with pytest.raises(IngestError, match="effects would be withheld: Errors by unit need 2 units") as refused:
+        service.end(plan.name)  # no longer for want of reports
+    assert refused.value.status == 409
+    answer = service.end(plan.name, EndRequest(without_effects=True))
     assert answer.final
-    assert bytes(answer.effects) != b"null"
     assert answer.federated is not None
     assert answer.federated.reported == {"a": 1, "b": 1}
 
@@ -112,7 +114,7 @@ def test_a_deadline_that_too_few_have_kept_destroys_nothing(service: Service, mo
 def test_a_trial_that_waits_on_commits_no_single_device(service: Service) -> None:
     """What waits in memory is counted once, by the server that ends it, and then it is a cohort and more."""
     plan, devices = begun(service, "one-message", count=6, cohort=5, smallest_cell=2)
-    service.close(plan.name, CloseRequest(deadline=1000.0))
+    service.end(plan.name, EndRequest(deadline=1000.0))
     deadline_passes(service, plan)
     service.tick()
     for known, device in enumerate(devices[:4], start=1):
@@ -121,11 +123,10 @@ def test_a_trial_that_waits_on_commits_no_single_device(service: Service) -> Non
         status = service.status(plan.name)
         assert (status.records, service.devices.pending(plan.name), status.status) == (0, known, "open")
         with pytest.raises(IngestError, match="waits on"):
-            service.close(plan.name)
+            service.end(plan.name)
     one(service, plan, "reports", devices[4].message("reports"))
     service.tick()
-    assert service.status(plan.name).status == "closed"
-    assert service.close(plan.name).records == 2**5 - 1
+    assert service.end(plan.name, EndRequest(without_effects=True)).records == 2**5 - 1
 
 
 def test_reports_that_make_no_cohort_end_nothing(service: Service) -> None:
@@ -133,10 +134,10 @@ def test_reports_that_make_no_cohort_end_nothing(service: Service) -> None:
     plan, devices = begun(service, "one-message", count=6, cohort=6, smallest_cell=2)
     service.devices.receive(plan.name, "reports", [device.message("reports") for device in devices[:5]])
     with pytest.raises(IngestError, match=r"reports of 6 devices \(the plan's cohort\), and there are 5"):
-        service.close(plan.name)
+        service.end(plan.name)
     assert service.status(plan.name).status == "open"
     one(service, plan, "reports", devices[5].message("reports"))
-    answer = service.close(plan.name)
+    answer = service.end(plan.name, EndRequest(without_effects=True))
     assert answer.final
     assert bytes(answer.effects) != b"null"
 
@@ -146,12 +147,12 @@ def test_what_came_after_the_last_answer_and_makes_no_cohort_is_left_out_and_sai
     service.devices.receive(plan.name, "reports", [device.message("reports") for device in devices[:8]])
     shown = service.effects(plan.name)
     service.devices.receive(plan.name, "reports", [device.message("reports") for device in devices[8:]])
-    answer = service.close(plan.name)
+    answer = service.end(plan.name, EndRequest(without_effects=True))
     assert (answer.records, answer.left_out) == (shown.records, 2) == (2**8 - 1, 2)
     final, before = (fa.Effects.from_json(bytes(each.effects)) for each in (answer, shown))
     assert final.counts == before.counts
     assert final.notes[:-1] == before.notes
-    assert "Left out at the close: about 2 reports, which came after the effects were last shown" in final.notes[-1]
+    assert "Left out at the end: about 2 reports, which came after the effects were last shown" in final.notes[-1]
     assert "about 2 reports" in service.report(plan.name)
     assert (service.status(plan.name).records, service.status(plan.name).left_out) == (2**8 - 1, 2)
 
@@ -163,14 +164,14 @@ def test_what_is_pending_here_counts_and_its_numbers_are_used(service: Service) 
     service.devices.receive(plan.name, "reports", [device.message("reports") for device in devices[:3]])
     one(service, plan, "reports", devices[3].message("reports"))
     one(other, plan, "reports", devices[4].message("reports"))
-    answer = service.close(plan.name)
+    answer = service.end(plan.name, EndRequest(without_effects=True))
     assert (answer.final, answer.records) == (True, 2**4 - 1)
     assert answer.federated is not None
     assert (answer.federated.reported, answer.federated.missing) == ({"a": 2, "b": 2}, {"a": 1, "b": 1})
     other.tick()
     for server in (service, other):
         assert one(server, plan, "reports", devices[3].message("reports")) == Received(repeated=True, durable=True)
-        assert isinstance(one(server, plan, "reports", devices[4].message("reports")), TrialClosed)
+        assert isinstance(one(server, plan, "reports", devices[4].message("reports")), TrialEnded)
     assert service.status(plan.name).left_out == 1
     assert all(shard.state is None for shard in service.store.shards.all(plan.name))
 
@@ -181,7 +182,7 @@ def test_what_another_server_has_taken_too_is_counted_once(service: Service) -> 
     other = Service(service.store, "other", Limits())
     one(service, plan, "reports", devices[0].message("reports"))
     other.devices.receive(plan.name, "reports", [device.message("reports") for device in devices[:4]])
-    answer = service.close(plan.name)
+    answer = service.end(plan.name, EndRequest(without_effects=True))
     assert (answer.final, answer.records) == (True, 2**4 - 1)
 
 
@@ -190,10 +191,10 @@ def test_a_wish_to_end_it_without_effects_is_remembered(service: Service, mode: 
     plan, devices = begun(service, mode, count=4, cohort=1)
     if mode == "scores":
         service.devices.receive(plan.name, "moments", [device.message("moments") for device in devices])
-    assert not service.close(plan.name, CloseRequest(deadline=1000.0, without_effects=True)).final
+    assert not service.end(plan.name, EndRequest(deadline=1000.0, without_effects=True)).final
     deadline_passes(service, plan)
     service.tick()
-    answer = service.close(plan.name)
+    answer = service.end(plan.name)
     assert (answer.final, bytes(answer.effects)) == (True, b"null")
     assert answer.federated is not None
     assert answer.federated.note is not None
@@ -202,16 +203,16 @@ def test_a_wish_to_end_it_without_effects_is_remembered(service: Service, mode: 
 
 def test_a_wish_to_end_it_without_effects_is_shown_and_can_be_taken_back(service: Service) -> None:
     plan, _ = begun(service, "one-message", count=4, cohort=1)
-    told = service.close(plan.name, CloseRequest(deadline=1000.0, without_effects=True)).federated
+    told = service.end(plan.name, EndRequest(deadline=1000.0, without_effects=True)).federated
     assert told is not None
     assert "will end at its deadline even without effects" in (told.note or "")
-    told = service.close(plan.name, CloseRequest(deadline=1000.0)).federated
+    told = service.end(plan.name, EndRequest(deadline=1000.0)).federated
     assert told is not None
     assert told.note is None
     deadline_passes(service, plan)
     service.tick()
     assert service.status(plan.name).status == "open"
-    assert service.close(plan.name, CloseRequest(without_effects=True)).final
+    assert service.end(plan.name, EndRequest(without_effects=True)).final
 
 
 @pytest.mark.parametrize("mode", ["one-message", "scores"])
@@ -219,7 +220,7 @@ def test_effects_that_are_asked_for_too_early_say_what_is_waited_for(service: Se
     plan, devices = begun(service, mode, count=4, cohort=1)
     if mode == "scores":
         service.devices.receive(plan.name, "moments", [device.message("moments") for device in devices])
-    service.close(plan.name, CloseRequest(deadline=1000.0))
+    service.end(plan.name, EndRequest(deadline=1000.0))
     with pytest.raises(TooEarly, match="last reports are being waited for"):
         service.effects(plan.name)
     deadline_passes(service, plan)
@@ -230,7 +231,7 @@ def test_effects_that_are_asked_for_too_early_say_what_is_waited_for(service: Se
 def test_who_is_not_in_the_coefficients_is_not_waited_for(service: Service) -> None:
     plan, devices = begun(service, "scores", count=5, cohort=1)
     service.devices.receive(plan.name, "moments", [device.message("moments") for device in devices[:4]])
-    service.close(plan.name, CloseRequest(deadline=1000.0))
+    service.end(plan.name, EndRequest(deadline=1000.0, without_effects=True))
     assert service.status(plan.name).federated.with_moments == {"a": 2, "b": 2}  # type: ignore[union-attr]
     replies = replies_of(service, plan, devices[:4])
     service.devices.receive(plan.name, "reports", replies[:3])
@@ -238,8 +239,8 @@ def test_who_is_not_in_the_coefficients_is_not_waited_for(service: Service) -> N
     assert service.status(plan.name).status == "open"
     service.devices.receive(plan.name, "reports", replies[3:])
     service.tick()
-    assert service.status(plan.name).status == "closed"
-    told = service.close(plan.name).federated
+    assert service.status(plan.name).status == "ended"
+    told = service.end(plan.name).federated
     assert told is not None
     assert sum(told.missing.values()) == 1
 
@@ -250,13 +251,13 @@ def test_haste_that_would_leave_no_effects_is_refused_and_changes_nothing(servic
     if mode == "scores":
         service.devices.receive(plan.name, "moments", [device.message("moments") for device in devices])
     with pytest.raises(IngestError, match="is still open, because"):
-        service.close(plan.name, CloseRequest(deadline=0.0))
+        service.end(plan.name, EndRequest(deadline=0.0))
     assert service.status(plan.name).federated.stage == "open"  # type: ignore[union-attr]
-    service.close(plan.name, CloseRequest(deadline=1000.0))
-    before = service.store.devices.situation(plan).closing
+    service.end(plan.name, EndRequest(deadline=1000.0))
+    before = service.store.devices.situation(plan).ending
     with pytest.raises(IngestError, match="is still open, because"):
-        service.close(plan.name, CloseRequest(deadline=0.0))
-    assert service.store.devices.situation(plan).closing == before
+        service.end(plan.name, EndRequest(deadline=0.0))
+    assert service.store.devices.situation(plan).ending == before
 
 
 @pytest.mark.parametrize("moment", range(1, 10))
@@ -281,7 +282,7 @@ def test_who_is_in_the_tallies_is_in_the_counts(service: Service, moment: int, m
 
     monkeypatch.setattr(service.store.devices, "situation", then_it_commits(service.store.devices.situation))
     monkeypatch.setattr(service.store.shards, "all", then_it_commits(service.store.shards.all))
-    answer = service.close(plan.name)
+    answer = service.end(plan.name, EndRequest(without_effects=True))
     assert answer.final
     assert answer.federated is not None
     assert answer.records is not None
@@ -294,26 +295,26 @@ def test_a_share_is_reached_by_exactly_so_many(service: Service) -> None:
     """0.28 of 25 is 7, and in floating point a little more."""
     assert 0.28 * 25 > 7
     plan, devices = begun(service, "delta", count=25, cohort=1)
-    service.close(plan.name, CloseRequest(deadline=1000.0, share=0.28))
+    service.end(plan.name, EndRequest(deadline=1000.0, share=0.28, without_effects=True))
     service.devices.receive(plan.name, "reports", [device.message("reports") for device in devices[:6]])
     service.tick()
     assert service.status(plan.name).status == "open"
     one(service, plan, "reports", devices[6].message("reports"))
     service.tick()
-    assert service.status(plan.name).status == "closed"
+    assert service.status(plan.name).status == "ended"
 
 
 def test_a_share_that_is_enough_ends_it(service: Service) -> None:
     plan, devices = begun(service, "delta", count=4, cohort=1)
-    assert not service.close(plan.name, CloseRequest(deadline=1000.0, share=0.75)).final
+    assert not service.end(plan.name, EndRequest(deadline=1000.0, share=0.75, without_effects=True)).final
     for device in devices[:2]:
         one(service, plan, "reports", device.message("reports"))
     service.tick()
     assert service.status(plan.name).status == "open"
     one(service, plan, "reports", devices[2].message("reports"))
     service.tick()
-    assert service.status(plan.name).status == "closed"
-    assert isinstance(one(service, plan, "reports", devices[3].message("reports")), TrialClosed)
+    assert service.status(plan.name).status == "ended"
+    assert isinstance(one(service, plan, "reports", devices[3].message("reports")), TrialEnded)
     assert one(service, plan, "reports", devices[2].message("reports")) == Received(repeated=True, durable=True)
 
 
@@ -323,9 +324,9 @@ def test_moments_of_a_few_devices_are_not_published(service: Service, settings: 
     plan, devices = begun(service, "scores", count=2 * least - 1, **settings)
     service.devices.receive(plan.name, "moments", [d.message("moments") for d in devices])
     with pytest.raises(IngestError, match=f"every arm needs moments of {least}.*--without-effects"):
-        service.close(plan.name, CloseRequest(deadline=1000.0))
+        service.end(plan.name, EndRequest(deadline=1000.0))
     assert service.status(plan.name).status == "open"
-    answer = service.close(plan.name, CloseRequest(deadline=1000.0, without_effects=True))
+    answer = service.end(plan.name, EndRequest(deadline=1000.0, without_effects=True))
     assert answer.final
     assert bytes(answer.effects) == b"null"
     assert answer.federated is not None
@@ -333,10 +334,10 @@ def test_moments_of_a_few_devices_are_not_published(service: Service, settings: 
     assert f"every arm needs moments of {least}" in answer.federated.note
     assert f"b has {least - 1}" in answer.federated.note
     after = service.devices.coefficients(plan.name)
-    assert (after.stage, after.frame, after.models) == ("closed", b"", [])
+    assert (after.stage, after.frame, after.models) == ("ended", b"", [])
     enough, devices = begun(service, "scores", count=2 * least, **settings)
     service.devices.receive(enough.name, "moments", [d.message("moments") for d in devices])
-    assert not service.close(enough.name, CloseRequest(deadline=1000.0)).final
+    assert not service.end(enough.name, EndRequest(deadline=1000.0)).final
     assert service.devices.coefficients(enough.name).stage == "replying"
 
 
@@ -345,14 +346,13 @@ def test_nothing_is_answered_while_the_last_reports_are_waited_for(service: Serv
     plan, devices = begun(service, "one-message", count=5)
     service.devices.receive(plan.name, "reports", [d.message("reports") for d in devices[:3]])
     assert service.effects(plan.name).records == 7
-    service.close(plan.name, CloseRequest(deadline=1000.0))
+    service.end(plan.name, EndRequest(deadline=1000.0))
     for device in devices[3:]:
         one(service, plan, "reports", device.message("reports"))
         assert service.status(plan.name).records == 7
         with pytest.raises(TooEarly, match="last reports are being waited for"):
             service.effects(plan.name)
-    service.tick()  # all that have joined
-    answer = service.close(plan.name)
+    answer = service.end(plan.name, EndRequest(without_effects=True))
     assert (answer.final, answer.records, answer.left_out) == (True, 7, 2)  # two are no cohort after the last answer
 
 
@@ -368,10 +368,10 @@ def test_a_federated_release_counts_no_devices_and_always_ends_with_noise(servic
         for exact in (False, True):
             with pytest.raises(fa.Unreleased):
                 service.effects(plan.name, exact=exact)
-        assert service.close(plan.name, CloseRequest(deadline=1000.0)).records is None
+        assert service.end(plan.name, EndRequest(deadline=1000.0)).records is None
         service.tick()
         assert service.status(plan.name).status == "open"  # whoever has reported
-        answer = service.close(plan.name, CloseRequest(deadline=0.0))
+        answer = service.end(plan.name, EndRequest(deadline=0.0))
         assert answer.final
         assert answer.left_out is None
         effects = answer.opened()

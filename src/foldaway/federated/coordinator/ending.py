@@ -1,6 +1,6 @@
-"""How a trial closes, as a state machine: what has happened in, what to do out. No clock, no network, no database.
+"""How a trial ends, as a state machine: what has happened in, what to do out. No clock, no network, no database.
 
-open → replying → closed. Somebody asks to close the trial: from then on no device joins, and a mode with replies
+open → replying → ended. Somebody asks to end the trial: from then on no device joins, and a mode with replies
 publishes what devices reply to. Reports count until the deadline, or until enough devices have reported. A trial that
 would end without effects waits on, for more reports, for more time, or for the wish to end it for nothing. What the
 database says when a server looks is a `Situation`; the time is always an argument.
@@ -25,13 +25,13 @@ from foldaway.plan import Plan
 _ROUNDING = 1e-12
 
 
-class CloseRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How to close a trial; the first two are for one whose records stay on devices.
+class EndRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How to end a trial; the first two are for one whose records stay on devices.
 
     Attributes:
         deadline: Seconds from now in which reports still count.
         share: The share of the devices whose reports are enough.
-        without_effects: Whether to close it even if it ends without effects.
+        without_effects: Whether to end it even if effects would be withheld.
         exact: Whether to answer with exact numbers, once; what is stored and shown to others is rounded. Refused
             where this request would begin to wait, and so would not end the trial.
     """
@@ -47,8 +47,8 @@ class CloseRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.deadline is not None or self.share is not None
 
 
-class Closing(NamedTuple):
-    """A federated trial that is being closed.
+class Ending(NamedTuple):
+    """A federated trial that is ending.
 
     Attributes:
         deadline: Until when reports count, in seconds since 1970.
@@ -66,22 +66,22 @@ class Situation(NamedTuple):
 
     Attributes:
         stage: As the database has it, and so are the next two.
-        closing: How it is being closed, unless it is open.
+        ending: How it is ending, unless it is open.
         devices: Who has joined, and whose report is durable.
         pending: Reports that wait in this server's memory for their cohort, by arm.
         now: The time, in seconds since 1970.
     """
 
     stage: Stage
-    closing: Closing | None
+    ending: Ending | None
     devices: Devices
     pending: Counter[str]
     now: float
 
     @property
     def is_over(self) -> bool:
-        """Whether it is being closed, and its deadline has passed."""
-        return self.closing is not None and self.now >= self.closing.deadline
+        """Whether it is ending, and its deadline has passed."""
+        return self.ending is not None and self.now >= self.ending.deadline
 
 
 class WaitOn(NamedTuple):
@@ -97,7 +97,7 @@ class End(NamedTuple):
 
 
 class Course:
-    """The way of one trial from open to closed."""
+    """The way of one trial from open to ended."""
 
     def __init__(self, plan: Plan) -> None:
         self._replies = mode_of(plan).replies
@@ -106,11 +106,11 @@ class Course:
 
     # What happens.
 
-    def asked(self, request: CloseRequest, seen: Situation) -> Closing | None:
-        """Somebody asks to close it, or to go on closing it in another way.
+    def asked(self, request: EndRequest, seen: Situation) -> Ending | None:
+        """Somebody asks to end it, or to go on ending it in another way.
 
         Returns:
-            The closing to begin with, or to change to; None if there is nothing to change. What is not asked for stays
+            The ending to begin with, or to change to; None if there is nothing to change. What is not asked for stays
             as it was, but for the wish to end it for nothing.
 
         Raises:
@@ -123,25 +123,25 @@ class Course:
                 "nothing was changed: this trial is published with noise (`release`), and when it ends must not "
                 "depend on how many devices have reported. Leave out the share and set a deadline.",
             )
-        if seen.closing is None:
+        if seen.ending is None:
             if seen.stage != "open":
                 return None
             # A mode with replies always waits for them; the others wait only if they are asked to.
             seconds = self._federated.reply_deadline if self._replies or request.waits else 0.0
-            closing = Closing(seen.now + seconds, self._federated.reply_share, request.without_effects)
+            ending = Ending(seen.now + seconds, self._federated.reply_share, request.without_effects)
         elif seen.stage == "replying" and (request.waits or request.without_effects):
-            closing = seen.closing._replace(without_effects=request.without_effects)
+            ending = seen.ending._replace(without_effects=request.without_effects)
         else:
             return None
         if request.deadline is not None:
-            closing = closing._replace(deadline=seen.now + request.deadline)
+            ending = ending._replace(deadline=seen.now + request.deadline)
         if request.share is not None:
-            closing = closing._replace(share=request.share)
-        if closing.without_effects:
-            return closing
-        seen, why = seen._replace(closing=closing), None
+            ending = ending._replace(share=request.share)
+        if ending.without_effects:
+            return ending
+        seen, why = seen._replace(ending=ending), None
         if self._replies and seen.stage == "open":  # whether it can begin is seen from the moments
-            why = "its devices reply once it is being closed, and that takes time" if seen.is_over else None
+            why = "its devices reply once it is ending, and that takes time" if seen.is_over else None
         elif seen.is_over:
             why = self.too_few_reports(self._countable(seen))
         # If every enrolled device still sends its report.
@@ -149,13 +149,13 @@ class Course:
             why = f"{few}, with all that can still come"
         if why is not None:
             raise would_be_without_effects(self._plan.name, why, federated=seen.is_over)
-        return closing
+        return ending
 
-    def began(self, closing: Closing, included: Sequence[int], waiting: int, now: float) -> tuple[Closing, bool]:
-        """The moments are all here that will be: the closing to store, and whether to publish.
+    def began(self, ending: Ending, included: Sequence[int], waiting: int, now: float) -> tuple[Ending, bool]:
+        """The moments are all here that will be: the ending to store, and whether to publish.
 
         Args:
-            closing: What ``asked`` gave.
+            ending: What ``asked`` gave.
             included: The devices whose records are in the tallies, by arm.
             waiting: Messages that wait here for their cohort.
             now: The time.
@@ -164,18 +164,18 @@ class Course:
             IngestError: What would be published is that of a few devices, so nothing is, and that is not wanted.
         """
         if not self._replies or (few := self._too_few_moments(included)) is None:
-            return closing, self._replies
-        if not closing.without_effects:
+            return ending, self._replies
+        if not ending.without_effects:
             wait = f"Messages that wait here for others to make up a cohort: {waiting:,}"
             raise would_be_without_effects(self._plan.name, f"{few}. {wait}")
-        return closing._replace(deadline=now), False  # nothing is published, so there is nothing to wait for
+        return ending._replace(deadline=now), False  # nothing is published, so there is nothing to wait for
 
     def looked(self, seen: Situation, included: Callable[[], Sequence[int]]) -> WaitOn | End | None:
         """A server looks at the trial, as it does every second; it asks who is included only if that matters."""
-        closing = seen.closing
-        if seen.stage != "replying" or closing is None or not (seen.is_over or self._enough(closing, seen, included)):
+        ending = seen.ending
+        if seen.stage != "replying" or ending is None or not (seen.is_over or self._enough(ending, seen, included)):
             return None
-        if closing.without_effects:
+        if ending.without_effects:
             return End()
         few = self.too_few_reports(self._countable(seen))
         return End() if few is None else WaitOn(few)
@@ -185,18 +185,18 @@ class Course:
         why = self.too_few_reports(seen.devices.reported)
         if self._replies and not published:
             why = self._too_few_moments(included) or "nothing was published to devices"
-        wanted = seen.closing is not None and seen.closing.without_effects
+        wanted = seen.ending is not None and seen.ending.without_effects
         return End(why) if why is None or wanted else WaitOn(why)
 
     def require_end(self, seen: Situation, included: Callable[[], Sequence[int]]) -> None:
         """Refuse to wait where exact effects are asked for: these go to the request that ends the trial.
 
         Raises:
-            IngestError: So closed, it would wait for reports.
+            IngestError: It would not end now, but wait for reports.
         """
         if self.looked(seen._replace(stage="replying"), included) is None:
             last = f"end it with: foldaway end {self._plan.name} --deadline 0 --exact"
-            first = "" if seen.stage == "replying" else "Close it without --exact first. "
+            first = "" if seen.stage == "replying" else "End it without --exact first. "
             raise IngestError(
                 409,
                 "nothing was changed, because the trial would now wait for reports, and only the command that ends it "
@@ -206,9 +206,9 @@ class Course:
     def outlook(self, seen: Situation) -> str | None:
         """What a trial that waits for reports is heading for, if that is no effects."""
         few = self.too_few_reports(seen.devices.reported)
-        if seen.stage != "replying" or seen.closing is None or few is None:
+        if seen.stage != "replying" or seen.ending is None or few is None:
             return None
-        if seen.closing.without_effects:
+        if seen.ending.without_effects:
             return f"as was asked for, the trial will end at its deadline even without effects, and as yet {few}."
         return waits_on(self._plan.name, few) if seen.is_over else None
 
@@ -232,14 +232,14 @@ class Course:
         """The reports, by arm, that would be in the trial if it ended now."""
         return Counter(seen.devices.reported) + seen.pending
 
-    def _enough(self, closing: Closing, seen: Situation, included: Callable[[], Sequence[int]]) -> bool:
+    def _enough(self, ending: Ending, seen: Situation, included: Callable[[], Sequence[int]]) -> bool:
         """Whether as many as are enough have reported of those that can; a release waits until the deadline."""
         if self._plan.release is not None:
             return False
         awaited = sum(seen.devices.enrolled.values())
         if self._replies:
             awaited = min(awaited, sum(included()))
-        return awaited > 0 and self._countable(seen).total() >= closing.share * awaited * (1 - _ROUNDING)
+        return awaited > 0 and self._countable(seen).total() >= ending.share * awaited * (1 - _ROUNDING)
 
     def _too_few_moments(self, included: Sequence[int]) -> str | None:
         """Why an arm's moments may not be published to devices: they would be those of a few."""
