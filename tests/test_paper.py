@@ -164,7 +164,7 @@ def test_each_replicate_of_a_regression_is_its_weighted_fit() -> None:
 
 def test_weights_must_match_the_records_after_the_start() -> None:
     X, y = regression(7)
-    with pytest.raises(ValueError, match="argument"):
+    with pytest.raises(EstimateError, match="for each of the 100 records after the start"):
         paper.bootstrap_least_squares(X, y, np.ones((120, 9)), start=20)
     with pytest.raises(ValueError, match="argument"):
         paper.bootstrap_pate(y, X[:, 1], 0.5, np.ones((119, 9)))

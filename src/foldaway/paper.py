@@ -225,6 +225,9 @@ def bootstrap_least_squares(X: Array, y: Array, weights: Iterable[ArrayLike], st
     """
     first = _batch_least_squares(X[:start], y[:start], np.ones(len(X[:start])))
     coef, Z = first.coef[None], first.bread[None]  # broadcast to B by the first weights
+    weights = list(weights)
+    if len(weights) != len(X) - start:
+        raise EstimateError(f"`weights` must have B weights for each of the {len(X) - start} records after the start.")
     for x_i, y_i, weights_i in zip(X[start:], y[start:], weights, strict=True):
         w_i = np.asarray(weights_i, dtype=np.float64)[:, None]
         Zx = Z @ x_i

@@ -141,6 +141,7 @@ def test_what_cannot_be_moved_stays_as_it_is(folder: Place, database: Place, mon
     versions.rename(versions.with_name("elsewhere"))
     with pytest.raises(FoldawayError, match=r"version keys in another file \(--version-keys\), move that file there"):
         moving.move(settings, database.where)
+    assert not versions.exists()
     versions.with_name("elsewhere").rename(versions)
     database.sql("DELETE FROM foldaway_tokens")
     monkeypatch.setattr("foldaway.service.database.store.copy", broken)

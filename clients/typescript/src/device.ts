@@ -24,7 +24,7 @@ export interface DeviceOptions {
   /** Seconds to go on trying while the server does not answer; 10 by default. */
   readonly patience?: number
   /** Told when the server refuses this device while it takes records; by default a warning in the console. */
-  readonly onRefusal?: (refused: ServerError) => void
+  readonly onRefusal?: (refused: PlanError | ServerError) => void
 }
 
 // Seconds between two attempts to enrol beside the records.
@@ -36,7 +36,7 @@ export class Device {
   readonly #custody: Custody
   readonly #reporting: Reporting | undefined
   readonly #patience: number
-  readonly #onRefusal: (refused: ServerError) => void
+  readonly #onRefusal: (refused: PlanError | ServerError) => void
   #drawn: Drawn | undefined
   #joining: Promise<void> | undefined
   #joinAfter = -Infinity
@@ -161,7 +161,7 @@ export class Device {
       .enrol(arm, clock() + this.#patience)
       .catch(async (refused: unknown) => {
         if (has(refused, 410)) await this.#custody.end("missed")
-        else if (refused instanceof ServerError && !refused.passes) this.#onRefusal(refused)
+        else if (refused instanceof PlanError || (refused instanceof ServerError && !refused.passes)) this.#onRefusal(refused)
       })
       .catch(() => undefined) // the store's: the next record or report says so
       .finally(() => (this.#joining = undefined))

@@ -100,7 +100,7 @@ export class Reporting {
   async #post(kind: string, body: string, until: number): Promise<boolean> {
     const patience = () => Math.max(0, until - clock())
     if (!this.#agreed) {
-      const served = await this.link.ask("GET", "/plan", { patience: patience() })
+      const served = await servedPlan(this.link, patience())
       if ((await sha256(served)) !== this.plan.fingerprint) {
         throw new ServerError("the server runs this trial under another plan than this device's, so nothing was sent.", 409)
       }

@@ -31,7 +31,7 @@ from foldaway.effects.percent import in_percent
 from foldaway.effects.scorecard import as_text, explanations, scorecard
 from foldaway.effects.segment import BySegment, in_short
 from foldaway.effects.verdict import Verdict, verdicts_of
-from foldaway.errors import UNREADABLE, StateError, TooEarly, instead_of, many
+from foldaway.errors import UNREADABLE, StateError, TooEarly, instead_of, joined, many
 from foldaway.inference.differing import JointTest
 from foldaway.inference.loss import Loss
 from foldaway.inference.sample_ratio import SampleRatio
@@ -307,7 +307,7 @@ def _legend(effects: Findings) -> str:
     said = [_LOOKS, *tested(effects, dict.fromkeys(row.outcome for row in effects))]
     if adjusting:
         verbs = "uses the covariates and is" if len(adjusting) == 1 else "use the covariates and are"
-        said.append(f"{' and '.join(adjusting).capitalize()} {verbs} usually more precise.")
+        said.append(f"{joined(adjusting).capitalize()} {verbs} usually more precise.")
     return " ".join(said)
 
 

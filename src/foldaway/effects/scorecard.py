@@ -14,6 +14,7 @@ from foldaway.effects.numbers import interval_text, signed
 from foldaway.effects.verdict import NONE, UNDECIDED, Verdict, verdicts_of
 from foldaway.errors import many
 from foldaway.table import compact, number, places_for, text_table
+from foldaway.tallies.answer import NOT_ADJUSTED
 
 CORRECTION_NAMES = {"holm": "Holm", "benjamini-hochberg": "Benjamini and Hochberg"}
 """Whose correction allows for several comparisons."""
@@ -163,6 +164,8 @@ def explanations(effects: Findings) -> list[str]:
         )
         enough = ", so an interval that leaves out zero is not enough" if alone else ""
         found.append(f"The verdicts allow for {len(family(effects))} comparisons ({name}){enough}.")
+    if any((row.why or "").endswith(NOT_ADJUSTED[1:]) for row in effects):  # it begins with a capital there
+        found.append(f"The covariates are not used: {NOT_ADJUSTED}")
     if any(each.question == "alike" for each in said):
         two_tests = f"{100 * max(2 * effects.confidence - 1, 0):g} %"
         found.append(

@@ -177,7 +177,7 @@ def _look_notes(plan: Plan, rows: Sequence[Planned], comparisons: Sequence[Compa
             continue
         share = mean_share(comparing.looks, comparing.at_one_look.chance(row.records, row.effect, row.margin))
         yield f"If {row.arm} has this effect, the trial uses {100 * share:.0f} % of its information on average."
-    largest = max((row.units or row.records or 0 for row in rows), default=0)
+    largest = max((row.units or 0 for row in rows), default=0)
     if plan.looks.units is not None and largest and plan.looks.units != largest:
         yield (
             f"The plan's looks expect {plan.looks.units:,} units. For a trial of this size, set "
@@ -445,8 +445,7 @@ def _notes(
 
 def _suggested(plan: Plan | None, design: CommonDesign, rows: Sequence[Planned]) -> Iterator[str]:
     """The number of units to write into the plan, if it is far from what the plan says."""
-    sizes = [row.units or row.records for row in rows]
-    largest = max((each for each in sizes if each is not None), default=0)
+    largest = max((row.units or 0 for row in rows), default=0)  # none is known without the records of a unit
     said = plan is None or plan.expected_units is not None
     if not largest or (said and 0.5 < largest / design.tightest_at < 2):
         return

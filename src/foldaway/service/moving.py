@@ -55,7 +55,8 @@ def move(settings: Settings, to: str) -> Moved:
         if not (folder / "foldaway.db").is_file():
             raise FoldawayError(f"there are no trials in {folder}.")
         vault = open_vault(settings)
-        with instead_of(VaultError, lambda error: None if versions.exists() else _elsewhere(versions)):
+        there = versions.exists()
+        with instead_of(VaultError, lambda error: None if there else _elsewhere(versions)):
             source = Store.open(folder, vault, version_keys=versions, leaving=True)
         with instead_of(VaultError, lambda error: StoreError(f"{place} is not empty: {error} Or name an empty one.")):
             target = Store.open(to, vault, password_of(settings), settings.version_keys)
@@ -67,6 +68,8 @@ def move(settings: Settings, to: str) -> Moved:
 
 
 def _elsewhere(versions: Path) -> FoldawayError:
+    """The refusal of a folder whose version keys are missing; a new file of them, in their place, goes."""
+    versions.unlink(missing_ok=True)
     return FoldawayError(
         f"there is no {versions}. If the folder's server had its version keys in another file (--version-keys), move "
         "that file there, and repeat the command: here, --version-keys names the file that the database is to have."

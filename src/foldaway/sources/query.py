@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from typing import Any
@@ -19,6 +20,11 @@ _READERS = ("to_arrow_reader", "fetch_record_batch", "fetch_arrow_reader")
 # What databases raise before they have read a record, so that their words can only quote the query.
 _ABOUT_THE_QUERY = ("ParserException", "BinderException", "CatalogException")
 _CLICKHOUSE = ("(UNKNOWN_IDENTIFIER)", "(UNKNOWN_TABLE)", "(SYNTAX_ERROR)")
+
+_NAME_ALONE = re.compile(r"[^\s();]+")
+
+# PostgreSQL casts no boolean to a number.
+_BOOLEAN = "cannot cast type boolean"
 
 _NOTHING = "the query selects nothing; give one that does."
 
@@ -58,7 +64,9 @@ def answer_of(connection: Any, statement: str, parameters: Any) -> Any:
 def batches_of(
     connection: Any, query: str, parameters: Any, wanted: tuple[str, ...], *, whole: bool = False
 ) -> Generator[tuple[pa.Table | Columns, int], None, None]:
-    """The wanted columns of what a query selects, batch by batch, each with its number of records."""
+    """The wanted columns of what a query selects, or of a table, batch by batch, each with its number of records."""
+    if _NAME_ALONE.fullmatch(query.strip()):
+        query = f"SELECT * FROM {query}"
     if library_of(connection) == "duckdb":
         # Not through a cursor: that would be a connection of its own, and would hold the whole answer.
         with _in_our_words():
@@ -80,6 +88,19 @@ def _reader(answer: Any, *rows: int) -> Any:
     """The answer as Arrow batches, of so many rows where that can be told; None if there is no way to have it so."""
     read = next((getattr(answer, name) for name in _READERS if hasattr(answer, name)), None)
     return None if read is None else read(*rows)
+
+
+def require_connection(connection: Any) -> None:
+    """Refuse what is no connection.
+
+    Raises:
+        SourceError: It is none.
+    """
+    if not any(hasattr(connection, name) for name in ("cursor", "sql", "query")):
+        raise SourceError(
+            "`connection` must be an open connection, such as duckdb.connect(…) or psycopg.connect(…). Addresses are "
+            "for the command line: `foldaway run --database`."
+        )
 
 
 def _read(reader: Any, wanted: tuple[str, ...], whole: bool) -> Iterator[tuple[pa.Table, int]]:
@@ -130,6 +151,11 @@ def _source_error(error: Exception) -> SourceError:
     # ClickHouse and Spark then quote the query with its parameters.
     said = str(error).partition(" In scope ")[0].partition(" SQLSTATE: ")[0]
     words = f"{kind}: {said}" if about_the_query else kind
+    if about_the_query and _BOOLEAN in said:
+        return SourceError(
+            f"the database does not read its booleans as numbers ({words}); nothing was folded. Let the query cast "
+            "them, as in converted::int AS converted."
+        )
     return SourceError(
         f"the database could not run the query ({words}); nothing was folded."
         + ("" if about_the_query else " Its own words may quote records: to see them, run the query by itself.")

@@ -583,7 +583,7 @@ class Trial:
         """
         if self.unfixed and self.n and not self.ended:  # of a trial that has ended no tallies are written
             self.fix()
-            warnings.warn(fixed_by(self.n), FixedWarning, stacklevel=2)
+            warnings.warn(f"{fixed_by(self.n)} To choose the moment, call `trial.fix()`.", FixedWarning, stacklevel=2)
         saved, key = self.saved(positions)
         saved.save(Path(path), key)
         self.chronicle.ledger = saved.ledger
@@ -646,8 +646,8 @@ def fixed_by(records: int) -> str:
     """What to say when saving so many records has fixed coefficients."""
     return (
         f"saving has fixed how the covariates predict each outcome, from {many(records, 'record')}; later records do "
-        "not change that. To choose the moment, call `trial.fix()`; or put coefficients into the plan, with `foldaway "
-        "plan calibrate`."
+        "not change that. If you have records from before the trial, put coefficients into the plan instead, with "
+        "`foldaway plan calibrate`."
     )
 
 

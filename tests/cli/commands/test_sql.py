@@ -115,7 +115,7 @@ def test_coefficients_from_a_database_are_those_from_a_file(folder: Path) -> Non
         ("go together", ["--query", "visits", "--label", "x"]),
         ("take the place of files", ["rows.csv", "--sums", "answer.csv", "--label", "x"]),
         ("does not begin with", ["--database", "shop.db", "--query", "visits", "--label", "x"]),
-        ("cannot connect", ["--database", "duckdb:///absent/shop.db", "--query", "visits", "--label", "x"]),
+        ("check that the file exists", ["--database", "duckdb:///absent/shop.db", "--query", "visits", "--label", "x"]),
         ("could not run the query", ["--database", "duckdb:///shop.db", "--query", "nothing", "--label", "x"]),
         ("is empty|lacks columns", ["--sums", "plan.toml", "--label", "x"]),
         ("nothing to fold", []),

@@ -246,6 +246,13 @@ def test_bad_records_change_nothing_and_are_not_repeated(server: Served, node_pa
             node.ask("other", "open", trial.address, {"folder": str(tmp_path / "other"), "token": "a b"})
         with pytest.raises(Refused, match="rejects this token"):
             node.ask("other", "open", trial.address, {"folder": str(tmp_path / "other"), "token": "wrong"})
+        plan = server.ask("GET", f"{trial.path}/plan", trial.token).text
+        node.ask("other", "open", trial.address, options(trial, tmp_path / "other", plan=plan, token="wrong"))
+        node.ask("other", "record", [dict.fromkeys(json.loads(plan)["outcomes"], 1.0)])
+        with pytest.raises(Refused, match="rejects this token") as refused:
+            node.ask("other", "report")
+        assert refused.value.kind == "PlanError"
+        assert node.ask("other", "status")["records"] == 1
 
 
 def test_under_another_plan_nothing_is_sent(server: Served, node_package: Path, tmp_path: Path) -> None:

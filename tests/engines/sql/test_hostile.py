@@ -262,10 +262,32 @@ def test_plans_that_no_database_can_sum_say_why_and_stream(why: str) -> None:
         with pytest.warns(fa.StreamedWarning, match=why):
             trial = fa.fold_query(connection, "select * from visits", plan, label="1", key=KEY)
         assert trial.n == 40
+        with pytest.warns(fa.StreamedWarning, match=why):
+            assert fa.fold_query(connection, "visits", plan, label="1", key=KEY).n == 40  # a table's name will do
         with pytest.raises(fa.SourceError, match="'1' is in this trial already"):
             fa.fold_query(connection, "select * from visits", plan, label="1", into=trial)
         with pytest.raises(fa.SourceError, match="need a label"):
             fa.fold_query(connection, "select * from visits", PLAN)
+
+
+def test_what_cannot_be_asked_says_what_to_do(postgres: Postgres) -> None:
+    with pytest.raises(fa.SourceError, match="must be an open connection"):
+        fa.fold_query("duckdb:///shop.duckdb", "visits", PLAN, label="1", key=KEY)
+    with closing(in_postgres(postgres)(ROWS)) as connection:
+        booleans = "select g, who, c, y > 3 as y from visits"
+        cast = f"select g, who, c, y::int as y from ({booleans}) as r"
+        assert fa.fold_query(connection, cast, PLAN, label="1", key=KEY).n == 40
+        with pytest.raises(fa.SourceError, match="Let the query cast them"):
+            fa.fold_query(connection, booleans, PLAN, label="1", key=KEY)
+
+
+def test_covariates_without_coefficients_are_not_passed_over_in_silence() -> None:
+    plan = fa.Plan.of({**PLAN.settings(), "covariates": ["x"]})
+    with closing(in_duckdb(ROWS.assign(x=1.0))) as connection:
+        trial = fa.fold_query(connection, "visits", plan, label="1", key=KEY)
+    assert "covariates are not used: the plan has covariates and no coefficients" in " ".join(
+        str(trial.effects()).split()
+    )
 
 
 def test_an_unknown_dialect_is_named() -> None:

@@ -112,6 +112,8 @@ def test_a_column_in_both_roles_is_text(tmp_path: Path) -> None:
         (b"n,t\0\n1,a\n", "is not text; check"),
         (b"n;t\n1,250;a\n12,500;b\n", "commas in the numbers of column 'n' that may mark decimals or group thousands"),
         (b"n;t\n1,250,000;a\n", "may mark decimals or group thousands"),
+        (b"n;t\n1.5;a\n2,5;b\n", "both commas and points as decimal marks in column 'n'"),
+        (b"n;t\n1,234.50;a\n1,250;b\n", "both commas and points as decimal marks in column 'n'"),
     ],
 )
 def test_files_that_cannot_be_read(data: bytes, words: str, tmp_path: Path) -> None:
@@ -143,12 +145,12 @@ numbers = st.decimals(-9999, 9999, allow_nan=False, places=2).filter(lambda numb
 def test_decimal_commas_are_read_as_points_are(written: list[Decimal], block: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         read = []
-        for mark in ",.":
-            lines = "".join(f"{number};a\n".replace(".", mark) for number in written)
+        for form, marks in [("", ".,"), ("", ",."), (",", ",.")]:  # 1234.50, 1234,50 and 1.234,50
+            lines = "".join(f"{format(number, form).translate(str.maketrans('.,', marks))};a\n" for number in written)
             path = put(Path(folder), "a.csv", b"n;t\n" + lines.encode())
             with Stream(path) as stream:
                 read.append(cells(delimited.chunks(stream, WANTED, delimiters=b";", block=block), WANTED))
-    assert read[0] == read[1]
+    assert read[0] == read[1] == read[2]
     assert read[0][0]["n"] == [float(number) for number in written]
 
 
@@ -157,8 +159,8 @@ def test_decimal_commas_are_read_as_points_are(written: list[Decimal], block: in
     [
         (b"1,250;a\n0,5;b\n", [1.25, 0.5]),  # another cell of the column tells
         (b"0,5;a\n7;b\n;c\nold,1;d\n", [0.5, 7.0, None, "old,1"]),
-        (b"1.5;a\n2,5;b\n", [1.5, "2,5"]),  # both marks in a column: one of them is a slip
-        (b"1.250,5;a\n2,5;b\n", ["1.250,5", "2,5"]),
+        (b"1.250,5;a\n2,5;b\n1.250;c\n1.250.000;d\n", [1250.5, 2.5, 1250.0, 1250000.0]),
+        (b"1.25,5;a\n2,5;b\n", ["1.25,5", 2.5]),  # a slip
         (b" -1,5e3 ;a\n", [-1500.0]),
     ],
 )

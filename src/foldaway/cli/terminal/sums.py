@@ -41,7 +41,9 @@ class DatabaseSums:
         if answer is None and (database is None or query is None):
             raise SourceError("--database and --query go together: where the records are, and which of them to sum.")
         if not label:
-            raise SourceError("sums need a label, so that none counts twice: --label 2026-03-01, for instance.")
+            raise SourceError(
+                "sums and queries need a label, so that none counts twice: --label 2026-03-01, for instance."
+            )
         self._answer, self._database, self._query, self._label = answer, database, query, label
         self._options = options
 
@@ -55,10 +57,11 @@ class DatabaseSums:
             assert self._query is not None
             with closing(connected(self._database)) as connection, catch_warnings(record=True) as warned:
                 simplefilter("always", fa.StreamedWarning)
-                folded = fa.fold_query(connection, self._query, trial.plan, label=self._label, into=trial)
-            for warning in warned:
-                tell(f"note: {warning.message}")
-            return folded
+                try:
+                    return fa.fold_query(connection, self._query, trial.plan, label=self._label, into=trial)
+                finally:  # it may be the reason for an error
+                    for warning in warned:
+                        tell(f"note: {warning.message}")
         trial = trial.copy()
         trial.fold_sums(self._lines(trial.plan), label=self._label)
         return trial

@@ -29,10 +29,10 @@ def connected(address: str) -> Any:
         return SourceError(f"{kind}:// needs the package {library}, which is missing: pip install {library}")
 
     def closed(error: Exception) -> SourceError:  # whose own words may quote the password
-        return SourceError(
-            f"cannot connect to the {kind} database ({type(error).__name__}): check its address, user and password, "
-            "and whether it is running."
-        )
+        what = "its address, user and password, and whether it is running"
+        if kind in _FILES:
+            what = f"that the file exists, and that no other program is writing to it; {kind}:///file is in this folder"
+        return SourceError(f"cannot connect to the {kind} database ({type(error).__name__}): check {what}.")
 
     with instead_of(ModuleNotFoundError, missing), instead_of(Exception, closed):
         return connect(address)
@@ -85,3 +85,4 @@ _KINDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "duckdb": ("duckdb", _duckdb),
     "sqlite": ("sqlite3", _sqlite),
 }
+_FILES = ("duckdb", "sqlite")

@@ -10,7 +10,7 @@ from foldaway.calibrating import Calibration
 from foldaway.engines.sql.spoken import answer_to, not_spoken
 from foldaway.errors import SourceError, StreamedWarning
 from foldaway.plan import Plan
-from foldaway.sources.query import batches_of, stream_query
+from foldaway.sources.query import batches_of, require_connection, stream_query
 from foldaway.trial import Trial
 
 
@@ -59,6 +59,7 @@ def fold_query(
         ...     fold_query(connection, "select * from visits", plan, label="2026-03-01")
         Trial: demo | n=2 | a=1, b=1
     """
+    require_connection(connection)
     if into is not None and key is not None:
         raise SourceError("a trial to go on with brings its own key; give `into` or `key`, not both.")
     trial = Trial(plan, key=key) if into is None else into.copy()
@@ -99,6 +100,7 @@ def _summed(connection: Any, query: str, trial: Trial, parameters: Any) -> Any:
 
 def calibrated(plan: Plan, connection: Any, query: str, parameters: Any = None) -> Plan:
     """The plan with coefficients from what a query selects: see `Plan.calibrated`."""
+    require_connection(connection)
     calibration = Calibration(plan)
     if not_spoken(connection, parameters):
         for batch, _ in batches_of(connection, query, parameters, tuple(calibration.columns)):

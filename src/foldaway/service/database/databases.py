@@ -138,7 +138,7 @@ def without_password(address: str) -> str:
         'postgresql://me@db/trials?sslmode=require'
     """
     url = _url(address).difference_update_query(["password"])
-    return url.set(password=None).render_as_string()
+    return url._replace(password=None).render_as_string()
 
 
 def _url(address: str) -> sa.URL:

@@ -175,7 +175,8 @@ def _nulled(cells: pa.Array) -> pa.Array:
 def _numbers(cells: pa.Array, column: str, commas: DecimalCommas | None) -> pa.Array:
     """A column's cells as numbers if all of them are, else as text."""
     cells = _nulled(cells)
-    numbers = as_numbers(cells)
+    # 1.250 is a number, but another one where commas are known to be decimal.
+    numbers = None if commas is not None and commas.known(column) else as_numbers(cells)
     if numbers is None:
         cells = _nulled(pc.utf8_trim_whitespace(cells))
         if commas is not None:
