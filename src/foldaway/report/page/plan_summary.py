@@ -83,10 +83,10 @@ def _roles(plan: Plan) -> list[list[str]]:
 
 
 def _bounds(plan: Plan, name: str) -> str:
-    if name not in plan.bounds:
+    if (limits := plan.limits.get(name)) is None:
         return ""
-    lower, upper = plan.bounds[name]
-    return f"{lower:,g} to {upper:,g}, {'clipped' if plan.beyond == 'clip' else 'faulty'} beyond"
+    lower, upper = limits.bounds
+    return f"{lower:,g} to {upper:,g}, {'clipped' if limits.beyond == 'clip' else 'faulty'} beyond"
 
 
 def _release(plan: Plan) -> list[str]:
