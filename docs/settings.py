@@ -31,7 +31,7 @@ from foldaway.plan import (
     Strata,
 )
 from foldaway.plan.analysis import Written
-from foldaway.plan.outcomes import KINDS, Outcome
+from foldaway.plan.outcomes import KINDS, Bounded, Outcome
 from foldaway.plan.part import Part, Setting, settings_of
 
 PAGE = Path(__file__).parent / "reference/plan.md"
@@ -41,6 +41,7 @@ PARTS: tuple[type[Part], ...] = (
     Written,
     Outcome,
     *KINDS.values(),
+    Bounded,
     Covariate,
     Segment,
     Coefficients,

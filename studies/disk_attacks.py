@@ -222,7 +222,7 @@ ENDINGS: dict[str, tuple[Callable[[fa.Trial, int], None], dict[str, Any]]] = {
     "ended": (_end, {}),
     "released": (
         _release,
-        {"release": 1.0, "bounds": {"amount": (0, 500)}, "records_per_unit": "one"},
+        {"release": 1.0, "outcomes": [fa.Mean("amount", bounds=(0, 500))], "records_per_unit": "one"},
     ),
 }
 

@@ -32,9 +32,9 @@ CONFIDENCE = 0.95
 
 _BASE: dict[str, Any] = {"name": "study", "arm": "g", "arms": {"a": 0.5, "b": 0.5}, "outcomes": ["y"], "unit": "u"}
 _BEFORE: dict[str, Any] = {
-    "covariates": ["x"],
+    "outcomes": [fa.Mean("y", bounds=(0, 200))],
+    "covariates": [{"column": "x", "bounds": (0, 200)}],
     "coefficients": {"center": {"x": 40.0}, "slopes": {"y": {"x": 0.8}}},
-    "bounds": {"y": (0, 200), "x": (0, 200)},
 }
 
 
@@ -61,10 +61,10 @@ class Design(NamedTuple):
 
 
 DESIGNS = {
-    "share": Design("share of 20 %, one record", {"bounds": {"y": (0, 1)}}),
-    "rare": Design("share of 2 %, one record", {"bounds": {"y": (0, 1)}}),
-    "revenue": Design("revenue of 0 to 200, from 10 %", {"bounds": {"y": (0, 200)}}),
-    "revenue in 64": Design("the same in 64 groups", {"bounds": {"y": (0, 200)}}, None, 64),
+    "share": Design("share of 20 %, one record", {"outcomes": [fa.Mean("y", bounds=(0, 1))]}),
+    "rare": Design("share of 2 %, one record", {"outcomes": [fa.Mean("y", bounds=(0, 1))]}),
+    "revenue": Design("revenue of 0 to 200, from 10 %", {"outcomes": [fa.Mean("y", bounds=(0, 200))]}),
+    "revenue in 64": Design("the same in 64 groups", {"outcomes": [fa.Mean("y", bounds=(0, 200))]}, None, 64),
     "spending": Design("spending of 0 to 200, adjusted", _BEFORE),
     "visits": Design("revenue of 1 to 5 visits, adjusted", _BEFORE, 5),
 }
@@ -195,7 +195,8 @@ class Attack(NamedTuple):
 def attack(epsilon: float, runs: int, seed: int) -> Attack:
     """Whoever knows all others asks of a release with OpenDP's noise whether a unit at its bounds took part."""
     names = [f"y{i}" for i in range(8)]
-    settings = {**_BASE, "outcomes": names, "bounds": dict.fromkeys(names, (0.0, 1.0)), "records_per_unit": "one"}
+    outcomes = [fa.Mean(name, bounds=(0, 1)) for name in names]
+    settings = {**_BASE, "outcomes": outcomes, "records_per_unit": "one"}
     plan = fa.Plan(**settings, release=fa.Release(epsilon, DELTA))
     cell, rng = cell_of(plan), np.random.default_rng([seed, 11])
     empty = Sums.empty(SumsShape(2, len(names), 1))

@@ -103,8 +103,13 @@ NEIGHBOURS = {
 def release_plan(epsilon: float | None) -> fa.Plan:
     """A trial that is released with noise, or told as usual."""
     settings: dict[str, Any] = {} if epsilon is None else {"release": epsilon}
-    about: dict[str, Any] = {"name": "released", "arm": "arm", "arms": ARMS, "outcomes": ["amount"]}
-    return fa.Plan(**about, unit="who", records_per_unit="one", bounds={"amount": (0, 1)}, **settings)
+    about: dict[str, Any] = {
+        "name": "released",
+        "arm": "arm",
+        "arms": ARMS,
+        "outcomes": [fa.Mean("amount", bounds=(0, 1))],
+    }
+    return fa.Plan(**about, unit="who", records_per_unit="one", **settings)
 
 
 def told_apart(others: int, epsilon: float | None, seed: int) -> bool:

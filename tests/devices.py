@@ -94,9 +94,9 @@ class Hosted:
         self.site_token = self.site()
         self.site_link = HttpLink(self.address, self.site_token)
 
-    def site(self, units: int = 10**6) -> str:
+    def site(self, units: int = 10**6, label: str | None = None) -> str:
         """A token for a site of so many units."""
-        wanted = {"scope": "site", "trial": self.plan.name, "units": units}
+        wanted = {"scope": "site", "trial": self.plan.name, "units": units, "label": label}
         issued: str = self.server.ask("POST", "/v1/tokens", json=wanted).json()["token"]
         return issued
 

@@ -121,12 +121,19 @@ def _drawn(rng: random.Random) -> Settings:
         settings["covariates"] = rng.sample(["x", "c"], rng.choice((1, 2)))
         listed |= {"c"} & set(settings["covariates"])
     if sometimes(0.3):
-        settings["bounds"] = {"y": [1.0, 60.0]}
-        settings["beyond"] = rng.choice(("clip", "refuse"))
+        limits = {"bounds": [1.0, 60.0], "beyond": rng.choice(("clip", "refuse"))}
+        settings["outcomes"] = [_within(each, limits) for each in settings["outcomes"]]
     listed -= {"s"} if "strata" in settings else set()
     for setting in {"segments", "covariates"} & settings.keys():
         settings[setting] = listing(settings[setting], {column: LISTED[column] for column in listed})
     return fitted(settings | {"coefficients": {}}) if "covariates" in settings else settings
+
+
+def _within(outcome: Any, limits: dict[str, Any]) -> Any:
+    """The outcome with these bounds, if it is of y and can have some."""
+    table = {"column": outcome} if isinstance(outcome, str) else outcome
+    bounded = table.get("column") == "y" and table.get("kind", "mean") in ("mean", "share", "total")
+    return {**table, **limits} if bounded else outcome
 
 
 def fitted(settings: Settings) -> Settings:

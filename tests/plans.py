@@ -57,10 +57,11 @@ FEDERATED: dict[str, Any] = {
 # Those that no plan can have that keeps moments.
 CALIBRATED: dict[str, Any] = {
     **SMALL,
-    "outcomes": ["y", {"kind": "total", "column": "z", "assigned_units": 500}],
-    "bounds": {"x": [0.0, 1.0], "y": [0.0, 500.0]},
-    "beyond": "refuse",
-    "covariates": ["x"],
+    "outcomes": [
+        {"column": "y", "bounds": [0.0, 500.0], "beyond": "refuse"},
+        {"kind": "total", "column": "z", "assigned_units": 500},
+    ],
+    "covariates": [{"column": "x", "bounds": [0.0, 1.0], "beyond": "refuse"}],
     "coefficients": {"center": {"x": 0.5}, "slopes": {"y": {"x": 2.5}, "z": {"x": 0.5}}},
 }
 
@@ -69,7 +70,7 @@ RELEASED: dict[str, Any] = {
     **SMALL,
     "unit": "u",
     "records_per_unit": "together",
-    "bounds": {"y": [0.0, 10.0]},
+    "outcomes": [{"column": "y", "bounds": [0.0, 10.0]}],
     "release": {"epsilon": 1.0, "delta": 1e-5, "unit_records": 5, "noisy_groups": 32},
 }
 

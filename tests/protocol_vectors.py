@@ -34,7 +34,7 @@ FILE = Path(__file__).parents[1] / "clients/protocol/vectors.json"
 DEVICES, DRAWS = 3, 8
 
 _COMMON: dict[str, Any] = {"arm": "variant", "arms": {"control": 0.5, "treatment": 0.5}, "outcomes": ["revenue"]}
-_LEVELS = {"covariates": ["before", {"column": "country", "levels": ["de", "fr", "it"]}]}
+_LEVELS: dict[str, Any] = {"covariates": ["before", {"column": "country", "levels": ["de", "fr", "it"]}]}
 _COEFFICIENTS = {"before": 0.5, "country[fr]": -1.25, "country[it]": 2.0}
 
 PLANS: dict[str, dict[str, Any]] = {
@@ -73,11 +73,20 @@ PLANS: dict[str, dict[str, Any]] = {
         ],
         "federated": "delta",
     },
-    "bounds that clip": {**_COMMON, "bounds": {"revenue": [-1, 5]}, "federated": "sums", "expected_units": 320},
+    "bounds that clip": {
+        **_COMMON,
+        "outcomes": [
+            {"column": "revenue", "bounds": [-1, 5]},
+            {"kind": "ratio", "numerator": "clicks", "denominator": "views", "bounds": {"clicks": [1, 4]}},
+        ],
+        "federated": "sums",
+        "expected_units": 320,
+    },
     "bounds that refuse": {
         **_COMMON,
-        "bounds": {"revenue": [-1, 5]},
-        "beyond": "refuse",
+        "outcomes": [
+            {"column": "revenue", "bounds": [-1, 5], "beyond": "refuse"},
+        ],
         "federated": "delta",
         "retention": 86_400,
     },
@@ -94,7 +103,8 @@ PLANS: dict[str, dict[str, Any]] = {
     "a release, whose predictions are clipped": {
         **_COMMON,
         **_LEVELS,
-        "bounds": {"revenue": [0, 4], "before": [0, 10]},
+        "outcomes": [{"column": "revenue", "bounds": [0, 4]}],
+        "covariates": [{"column": "before", "bounds": [0, 10]}, _LEVELS["covariates"][1]],
         "coefficients": {
             "center": {"before": 3.0, "country[fr]": 0.25, "country[it]": 0.125},
             "slopes": {"revenue": _COEFFICIENTS},
@@ -165,7 +175,9 @@ def _record(plan: fa.Plan, rng: np.random.Generator) -> dict[str, Any]:
     """A record of the columns that a device is asked for, without the arm."""
     numbers = dict.fromkeys([*plan.measured, *(name for name in plan.covariates if name not in plan.levels)])
     record: dict[str, Any] = {name: round(float(rng.normal(2, 3)), 3) for name in numbers}
-    record |= {name: round(float(rng.uniform(*ends)), 3) for name, ends in plan.bounds.items() if plan.beyond != "clip"}
+    record |= {
+        name: round(float(rng.uniform(*ends)), 3) for name, (ends, beyond) in plan.limits.items() if beyond != "clip"
+    }
     record |= {name: int(rng.integers(0, 6)) for name in ("clicks", "views") if name in record}
     record |= {name: str(rng.choice(plan.levels[name])) for name in plan.covariates if name in plan.levels}
     return record if plan.weight is None else {**record, plan.weight: round(float(rng.uniform(0.5, 2)), 3)}
@@ -181,7 +193,7 @@ def _faulty(plan: fa.Plan, rng: np.random.Generator) -> Iterator[dict[str, Any]]
     good = _record(plan, rng)
     wrong: list[tuple[str, Any]] = [(column, value) for column in good for value in FAULTS]
     wrong += [(column, level) for column in plan.levels for level in ("FR", 7, True)]
-    wrong += [(column, 99.0) for column in plan.bounds] if plan.beyond == "refuse" else []
+    wrong += [(column, 99.0) for column, limits in plan.limits.items() if limits.beyond == "refuse"]
     wrong += [] if plan.weight is None else [(plan.weight, value) for value in (0, -1, 1e-41)]
     for column, value in wrong:
         record = {**good, column: value}

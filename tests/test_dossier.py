@@ -31,8 +31,97 @@ PLANS = {
     "moments": replaced(PLAN, moments={}, segments=[]),
     "strata": replaced(DEMO, strata={"column": "site", "probabilities": {"x": {"a": 0.5, "b": 0.5}}}),
     "federated": replaced(DEMO, federated="delta"),
-    "release": replaced(DEMO, bounds={"y": (0, 1)}, release=1.0, unit="u", records_per_unit="one"),
+    "release": replaced(DEMO, outcomes=[fa.Mean("y", bounds=(0, 1))], release=1.0, unit="u", records_per_unit="one"),
 }
+
+
+SITES = {"unit": "patient"}
+
+NOTHING_SENT = "foldaway sends nothing anywhere while it folds records where they are."
+BY_KEY = "hashed at once under a secret key, never stored; the key is destroyed at the end"
+BY_SITE_KEY = "hashed at once under a random key of the site's own"
+SPACED = "A state is stored only after 100 distinct units have come since the last one"
+SITE_STORED = "A site's tallies are stored as soon as they come."
+DEVICES_STORED = "Devices' messages are stored only when 100 of them have come since the last time."
+POOLED = "Before a state is saved, levels are pooled until nobody is."
+AUDITED = "`foldaway audit` attacks the tallies"
+LEVELS = {"covariates": [{"column": "sex", "levels": ["f", "m"]}]}
+
+DESIGNS: dict[str, tuple[fa.Plan, set[str]]] = {
+    "records, or a server": (PLAN, {NOTHING_SENT, BY_KEY, SPACED, AUDITED}),
+    "moments": (replaced(DEMO, moments={}, **LEVELS), {NOTHING_SENT, SPACED, POOLED, AUDITED}),
+    "whole units": (
+        replaced(DEMO, moments={}, unit="patient", records_per_unit="together"),
+        {NOTHING_SENT, BY_KEY, SPACED, POOLED, AUDITED},
+    ),
+    "release": (
+        PLANS["release"],
+        {NOTHING_SENT, "neither hashed nor stored", SPACED, "once, when the trial ends, and with noise"},
+    ),
+    "sites, sums": (
+        replaced(DEMO, federated="sums", **SITES),
+        {
+            BY_SITE_KEY,
+            SITE_STORED,
+            DEVICES_STORED,
+            AUDITED,
+            "each group of at least 10 units of an arm",
+            "its random group",
+        },
+    ),
+    "sites alone": (
+        replaced(DEMO, federated="sums", outcomes=[fa.Mean("y", missing="allowed")], **SITES),
+        {BY_SITE_KEY, SITE_STORED, AUDITED, "each group of at least 10 units of an arm", "Devices cannot take part."},
+    ),
+    "sites, one message": (
+        replaced(DEMO, federated="one-message", records_per_unit="together", **SITES, **LEVELS),
+        {
+            *("neither hashed nor stored", SITE_STORED, DEVICES_STORED, AUDITED, "Levels are not pooled"),
+            "the second moments of each arm's records, of at least 100 units",
+            "once, the number of its records and the triangular factor",
+        },
+    ),
+    "one-message": (
+        replaced(DEMO, federated="one-message", **LEVELS),
+        {DEVICES_STORED, AUDITED, "Levels are not pooled", "once, the number of its records and the triangular factor"},
+    ),
+    "scores": (
+        replaced(DEMO, federated="scores"),
+        {
+            *(DEVICES_STORED, AUDITED, "and its scores at the end"),
+            *("sends every device coefficients", "and once, when the trial has ended"),
+        },
+    ),
+    "delta": (
+        replaced(DEMO, federated="delta"),
+        {
+            DEVICES_STORED,
+            AUDITED,
+            "once, the number of its records and the sum of each outcome",
+        },
+    ),
+    "device sums": (replaced(DEMO, federated="sums"), {DEVICES_STORED, AUDITED, "its random group"}),
+    "device release": (
+        replaced(DEMO, federated="sums", bounds={"y": (0, 1)}, release=1.0),
+        {DEVICES_STORED, "its random group", "once, when the trial ends, and with noise"},
+    ),
+}
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_what_is_sent_hashed_pooled_and_stored_is_said_by_the_design(design: str) -> None:
+    """A sentence that is true of one design stands in its papers, and in those of no other."""
+    plan, expected = DESIGNS[design]
+    papers = dossier(plan, 5_000).to_markdown()
+    sentences = set().union(*(each for _, each in DESIGNS.values()))
+    assert {sentence for sentence in sentences if sentence in papers} == expected
+    everywhere = (
+        "coordinator" in papers,
+        "Each site sends" in papers,
+        "ach device sends" in papers or "Each sends" in papers,
+    )
+    at_sites = plan.federated is not None and plan.unit is not None
+    assert everywhere == (plan.federated is not None, at_sites, plan.federated is not None and not plan.lacking)
 
 
 @pytest.mark.parametrize("name", PLANS)

@@ -202,12 +202,12 @@ def test_the_test_of_a_loss_is_pearsons_or_that_of_units() -> None:
     [
         ({"moments": {}}, '`missing = "allowed"` works only with sums'),
         ({"federated": "sums"}, '`missing = "allowed"` in a federated plan is for sites'),
-        ({"release": 1.0, "bounds": {"y": [0, 1]}}, '`missing = "allowed"` cannot be combined with `release`'),
+        ({"release": 1.0}, '`missing = "allowed"` cannot be combined with `release`'),
     ],
 )
 def test_where_nothing_may_be_missing_a_plan_says_so(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(fa.PlanError) as caught:
-        plan_of([fa.Mean("y", missing="allowed")], **settings)
+        plan_of([fa.Mean("y", missing="allowed", bounds=(0, 1))], **settings)
     assert str(caught.value).startswith(sentence)
     with pytest.raises(fa.PlanError, match="a missing one would count as 0"):
         fa.Total("y", missing="allowed")

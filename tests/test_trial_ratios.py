@@ -239,8 +239,8 @@ def test_shares_read_from_moments_have_the_ratios_of_sums() -> None:
 def test_a_ratio_of_devices_sums_and_of_a_release_is_read_by_groups() -> None:
     plan = plan_of(fa.Ratio("clicks", "views"), federated="sums", expected_units=320)
     assert plan.pairs == ()
-    bounds = {"clicks": [0, 40], "views": [0, 60]}
-    released = plan_of(fa.Ratio("clicks", "views"), unit="u", bounds=bounds, release=1.0, records_per_unit="one")
+    bounds = {"clicks": (0.0, 40.0), "views": (0.0, 60.0)}
+    released = plan_of(fa.Ratio("clicks", "views", bounds=bounds), unit="u", release=1.0, records_per_unit="one")
     assert released.pairs == ()
     rows = made(100_000, seed=2).assign(u=np.arange(100_000))
     row = folded(released, rows).end()[0]

@@ -27,7 +27,7 @@ KEY = bytes(16)
 
 
 def plan_of(**settings: Any) -> fa.Plan:
-    about = {"arm": "group", "arms": {"a": 0.5, "b": 0.5}, "outcomes": ["y"], "bounds": {"y": (0, 40)}}
+    about = {"arm": "group", "arms": {"a": 0.5, "b": 0.5}, "outcomes": [fa.Mean("y", bounds=(0, 40))]}
     return fa.Plan(**{"name": "told", **about, "unit": "u", "records_per_unit": "one", "release": 1.0, **settings})
 
 
@@ -118,7 +118,7 @@ def test_a_release_is_drawn_once_and_nothing_exact_is_left() -> None:
         pytest.param({}, marks=pytest.mark.slow),
         {"unit": None, "records_per_unit": "many"},
         {"records_per_unit": "together", "release": {"epsilon": 1.0, "unit_records": 2}},
-        {"outcomes": [fa.Total("y")]},
+        {"outcomes": [fa.Total("y", bounds=(0, 40))]},
     ],
 )
 def test_a_release_is_the_exact_effect_and_some_noise_which_its_error_knows(settings: Any) -> None:
@@ -146,7 +146,7 @@ def _settings(plan: fa.Plan) -> dict[str, Any]:
 def test_shares_of_independent_records_need_no_groups() -> None:
     data = rows()
     data["y"] = (data["y"] > 15).astype(float)
-    plan = plan_of(bounds={"y": (0, 1)})
+    plan = plan_of(outcomes=[fa.Mean("y", bounds=(0, 1))])
     trial = folded(plan, data)
     exact = folded(fa.Plan(**{**_settings(plan), "release": None}), data).effects()[0]
     effects = trial.end()

@@ -5,14 +5,15 @@ What only the controller knows is left open and marked; what follows from the pl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
 from foldaway.auditing.expected import expected, pace
 from foldaway.effects.released import protected
+from foldaway.keeping.cohort import least_to_publish
 from foldaway.plan import Plan
-from foldaway.plan.vocabulary import SUMS
+from foldaway.plan.vocabulary import MODES, SUMS
 from foldaway.report.page.kept import planned
 
 OPEN = "[To be filled in by the controller]"
@@ -97,23 +98,105 @@ def _record(plan: Plan, controller: str, purpose: str, recipients: Sequence[str]
         DossierTable(["field", "role", "what becomes of it"], list(_fields(plan))),
     )
     others = f"Effects are shown to: {', '.join(recipients)}." if recipients else OPEN
-    spaced = (
-        "Nobody receives records. Others receive effects only: rounded to a quarter of their standard error, from at "
-        f"least {plan.privacy.smallest_cell:,} units in every arm, and new ones only after the trial has grown."
-    )
-    yield DossierSection("Recipients", "Art. 30(1)(d)", [others, spaced])
-    yield DossierSection(
-        "Transfers to third countries", "Art. 30(1)(e)", [OPEN, "foldaway itself sends nothing anywhere."]
-    )
+    yield DossierSection("Recipients", "Art. 30(1)(d)", [others, _shown(plan)])
+    yield DossierSection("Transfers to third countries", "Art. 30(1)(e)", [OPEN, *_sent(plan)])
     yield DossierSection(
         "Time limits for erasure", "Art. 30(1)(f)", [], DossierTable(["what", "until when"], list(_limits(plan)))
     )
     yield DossierSection("Security measures", "Art. 30(1)(g)", list(_measures(plan)))
 
 
+def _shown(plan: Plan) -> str:
+    """What others receive."""
+    nobody = "Nobody receives records. Others receive effects only"
+    least = f"from at least {plan.privacy.smallest_cell:,} units in every arm"
+    if plan.release is not None:
+        return f"{nobody}: once, when the trial ends, and with noise."
+    rounded = f"{nobody}: rounded to a quarter of their standard error, {least}"
+    if plan.federated is not None and MODES[plan.federated.mode].at_end:
+        return f"{rounded}, and once, when the trial has ended."
+    return f"{rounded}, and new ones only after the trial has grown."
+
+
+def _sent(plan: Plan) -> Iterator[str]:
+    """What leaves the place where records are, and where to."""
+    if plan.federated is None:
+        yield (
+            "foldaway sends nothing anywhere while it folds records where they are. If you send records to a server of "
+            "yours (`foldaway send`, or its client), that server folds them and stores none. Where it stands is for "
+            "you to say."
+        )
+        return
+    if plan.unit is not None:
+        yield f"Each site sends the coordinator, a server of yours, once: {_SITE_SENDS[plan.federated.mode](plan)}."
+        yield (
+            "A site also sends how many faulty records it left out, by arm, column and rule, and how many units it has "
+            "by arm."
+        )
+        if plan.strata is not None:
+            yield "The sums are by stratum as well."
+        if plan.lacking:
+            yield "It sends how many records have each outcome, by arm and group."
+        if plan.sites_only:
+            yield "Devices cannot take part."
+    if plan.unit is None or not plan.sites_only:
+        who = "Each device" if plan.unit is None else "Devices may take part too. Each"
+        yield (
+            f"{who} sends the coordinator, a server of yours, its arm and a random number when it joins, and "
+            f"{_DEVICE_SENDS[plan.federated.mode]}{_raw_and_adjusted(plan)}. What a device with one record sends tells "
+            "that record. The coordinator sees each message for the moment it takes to fold it."
+        )
+    if MODES[plan.federated.mode].at_end:
+        yield (
+            "At the end the coordinator sends every device coefficients, which tell the means, variances and "
+            "correlations of all records together."
+        )
+    yield (
+        "Whoever runs the network or the machine in front of the coordinator sees network addresses, times and sizes. "
+        "Where the coordinator stands is for you to say."
+    )
+
+
+_DEVICE_SENDS = {
+    "one-message": "once, the number of its records and the triangular factor of their second moments",
+    "scores": "the triangular factors of its new records' second moments during the trial, and its scores at the end",
+    "delta": "once, the number of its records and the sum of each outcome",
+    "sums": "once, its random group, the number of its records, and the sum of each outcome",
+}
+"""What a device sends, by mode."""
+
+_SITE_SENDS: dict[str, Callable[[Plan], str]] = {
+    "one-message": lambda plan: (
+        f"the second moments of each arm's records, of at least {least_to_publish(plan.privacy):,} units, from which "
+        "their means, spreads and correlations follow"
+    ),
+    "sums": lambda plan: (
+        f"counts of records, and sums of each outcome{_raw_and_adjusted(plan)}, by arm and "
+        "group, each group of at least "
+        f"{plan.privacy.smallest_cell:,} units of an arm"
+    ),
+}
+"""What a site sends, by mode."""
+
+
+def _raw_and_adjusted(plan: Plan) -> str:
+    return ", raw and adjusted by the covariates" if plan.keeps == SUMS and plan.covariates else ""
+
+
+def _identifier(plan: Plan) -> str:
+    """What becomes of an identifier."""
+    if plan.federated is not None and plan.keyed:
+        return (
+            "hashed at once under a random key of the site's own, in memory; never sent or stored. The key never "
+            "leaves the site, which overwrites it once the coordinator has stored the sums"
+        )
+    if plan.hashed:
+        return "hashed at once under a secret key, never stored; the key is destroyed at the end"
+    return "tells units apart within a batch, in memory; neither hashed nor stored, nor sent anywhere by foldaway"
+
+
 def _fields(plan: Plan) -> Iterator[list[str]]:
     sums = plan.keeps == SUMS
-    hashed = "hashed at once under a secret key, never stored; the key is destroyed at the end"
     covariate = "adjusts the outcomes in the same step and is not kept" if sums else "added to sums of products by arm"
     roles: dict[str, tuple[str, str]] = {plan.arm: ("arm", "says which sums a record is added to")}
     roles |= dict.fromkeys(plan.measured, ("outcome", "added to sums; the value is not kept"))
@@ -123,7 +206,7 @@ def _fields(plan: Plan) -> Iterator[list[str]]:
         roles[plan.strata.column] = ("stratum", "says which sums a record is added to")
     for column, role in ((plan.unit, "identifier of the unit"), (plan.cluster, "identifier of the cluster")):
         if column:
-            roles[column] = (role, hashed)
+            roles[column] = (role, _identifier(plan))
     if plan.weight:
         roles[plan.weight] = ("weight", "multiplies what is added to sums; not kept")
     yield from ([column, role, what] for column, (role, what) in roles.items())
@@ -133,9 +216,20 @@ def _limits(plan: Plan) -> Iterator[list[str]]:
     if plan.federated is None:
         yield ["records inside foldaway", "the moment they are folded; in memory only, never on a disk"]
         yield ["files and logs that records come from", f"{OPEN} (`foldaway run --delete-after` deletes files)"]
-    else:
-        days = plan.privacy.retention / 86_400
-        yield ["records on a device", f"the device's report or withdrawal, at most {days:,.4g} days"]
+    if plan.federated is not None and plan.unit is not None:
+        yield ["records inside foldaway, at a site", "the moment they are folded; in memory only, never on a disk"]
+        yield ["files at a site that records come from", OPEN]
+        key = "; until the sums are stored, the key of its groups" if plan.keyed else ""
+        yield [
+            f"a site's mark (a random number, a keyed digest of its files{key})",
+            "the site deletes it after the end",
+        ]
+    if plan.federated is not None and (plan.unit is None or not plan.sites_only):
+        days, reply = plan.privacy.retention / 86_400, "reply" if MODES[plan.federated.mode].at_end else "report"
+        yield [
+            "what a device keeps of its records (sums of them, no record)",
+            f"the device's {reply} or withdrawal, at most {days:,.4g} days",
+        ]
     yield ["tallies (sums over many units, encrypted)", "the end of the trial"]
     yield ["secret key of the trial", "the end of the trial"]
     yield ["effects, plan and ledger (no personal data)", "as long as the controller wishes"]
@@ -144,14 +238,30 @@ def _limits(plan: Plan) -> Iterator[list[str]]:
 
 def _measures(plan: Plan) -> Iterator[str]:
     yield "Tallies are stored encrypted (AES-256-GCM) under a key that is kept apart from them."
-    yield (
-        f"A state is stored only after {plan.privacy.cohort:,} distinct units have come since the last one, so that "
-        "two states never differ by a few people."
-    )
+    yield from _stored(plan)
     yield "Every step is in a signed ledger, and a certificate proves it to others (`foldaway certificate`)."
-    yield "`foldaway audit` attacks the tallies; its result is in the ledger before the end."
-    if plan.release is not None:
+    if plan.release is None:
+        yield "`foldaway audit` attacks the tallies; its result is in the ledger before the end."
+    else:
         yield f"Effects are released once, with noise: ε = {plan.release.epsilon:g}, δ = {plan.release.delta:g}."
+
+
+def _stored(plan: Plan) -> Iterator[str]:
+    """When tallies are stored."""
+    cohort = f"{plan.privacy.cohort:,}"
+    if plan.federated is None:
+        yield (
+            f"A state is stored only after {cohort} distinct units have come since the last one, so that two states "
+            "never differ by a few people."
+        )
+        return
+    if plan.unit is not None:
+        yield (
+            "A site's tallies are stored as soon as they come. A site sends them only if each of its arms that has "
+            f"units has at least {least_to_publish(plan.privacy):,}, so two stored states differ by at least that many."
+        )
+    if plan.unit is None or not plan.sites_only:
+        yield f"Devices' messages are stored only when {cohort} of them have come since the last time."
 
 
 def _assessment(plan: Plan, units: int) -> Iterator[DossierSection]:

@@ -60,6 +60,7 @@ SURVIVAL = [
     {"kind": "survival", "time": "days", "event": "gone", "until": 60.0, "bins": 60, "at": [30.0]},
 ]
 TOTAL = [{"kind": "total", "column": "spent"}]
+BOUNDED = [{"column": "y", "bounds": [0.0, 500.0]}, CALIBRATED["outcomes"][1]]
 LACKING = [{"column": "y", "missing": "allowed"}, "z"]
 CLAIMS: list[Any] = [
     {"column": "y", "better": "higher"},
@@ -79,7 +80,7 @@ CASES: dict[str, Case] = {
     "covariate": Case(X),
     "levels": Case(LEVELS),
     "coefficients": Case(SLOPES),
-    "calibrated": Case({**CALIBRATED, "beyond": "clip"}),
+    "calibrated": Case({**CALIBRATED, "outcomes": BOUNDED, "covariates": [{"column": "x", "bounds": [0.0, 1.0]}]}),
     "refused_beyond": Case({**CALIBRATED, "drop_limit": 0.2}),
     "shares": Case({"outcomes": SHARES}),
     "share_below": Case({"outcomes": [{"kind": "share", "column": "t", "below": 3.0}], **X}),

@@ -47,7 +47,7 @@ OF_PLANS: list[tuple[dict[str, Any], str]] = [
     ({"unit": "u"}, "`looks.information.units` counts units with one record each"),
     ({"correction": "benjamini-hochberg"}, "bound the chance of any false finding"),
     ({"federated": "sums"}, "`looks` cannot be combined with `federated`"),
-    ({"release": 1.0, "bounds": {"y": [0, 1]}}, "`looks` cannot be combined with `release`"),
+    ({"release": 1.0}, "`looks` cannot be combined with `release`"),
 ]
 
 

@@ -225,15 +225,15 @@ def test_strata_of_which_only_the_column_is_said_have_the_arms_probabilities() -
     assert fa.Plan.loads(written.to_toml()) == written
 
 
-def test_bounds_are_part_of_the_plan_in_whatever_order_they_are_named() -> None:
+def test_bounds_of_outcomes_and_covariates_are_those_of_their_columns() -> None:
     plan = fa.Plan(**CALIBRATED)
-    turned = fa.Plan(**{**CALIBRATED, "bounds": {"y": (0, 500), "x": (0, 1)}})
-    assert plan == turned
-    assert plan.fingerprint == turned.fingerprint
-    assert plan.bounds["y"] == (0.0, 500.0)
+    assert plan.bounds == {"x": (0.0, 1.0), "y": (0.0, 500.0)}
     assert fa.Plan.loads(plan.to_toml()) == fa.Plan.loads(plan.to_json()) == plan
-    for other in ({"bounds": {"x": [0, 1], "y": [0, 501]}}, {"beyond": "clip"}):
-        assert fa.Plan(**{**CALIBRATED, **other}).fingerprint != plan.fingerprint
+    for other in ({"bounds": [0, 501]}, {"beyond": "clip"}):
+        outcomes = [CALIBRATED["outcomes"][0] | other, CALIBRATED["outcomes"][1]]
+        assert fa.Plan(**{**CALIBRATED, "outcomes": outcomes}).fingerprint != plan.fingerprint
+    rate = fa.Ratio("clicks", "views", bounds={"clicks": (0, 10)}, beyond="refuse")
+    assert fa.Plan(**{**SMALL, "outcomes": ["clicks", rate]}).limits == {"clicks": ((0, 10), "refuse")}
 
 
 # The ways to write a part

@@ -12,8 +12,13 @@ import foldaway as fa
 from foldaway.records.faults import CLIPPED, Fault, FaultyBatch
 from plans import RELEASED, SMALL
 
-CLIPS = fa.Plan(**{**SMALL, "covariates": ["x"], "moments": {}, "bounds": {"y": (0, 10), "x": (-1, 1)}})
-REFUSES = msgspec.structs.replace(CLIPS, beyond="refuse")
+
+def plan_of(beyond: str) -> fa.Plan:
+    x, y = {"column": "x", "bounds": (-1, 1), "beyond": beyond}, {"column": "y", "bounds": (0, 10), "beyond": beyond}
+    return fa.Plan(**{**SMALL, "covariates": [x], "moments": {}, "outcomes": [y]})
+
+
+CLIPS, REFUSES = plan_of("clip"), plan_of("refuse")
 
 
 def rows(n: int = 400, seed: int = 1) -> dict[str, Any]:

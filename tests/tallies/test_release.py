@@ -18,7 +18,7 @@ from plans import SMALL
 
 ARMS = {"a": 0.5, "b": 0.3, "c": 0.2}
 COVARIATES: dict[str, Any] = {
-    "covariates": ["x", {"column": "kind", "levels": ["p", "q", "r"]}],
+    "covariates": [{"column": "x", "bounds": [0, 10]}, {"column": "kind", "levels": ["p", "q", "r"]}],
     "coefficients": {
         "center": {"x": 3.0, "kind[q]": 0.3, "kind[r]": 0.2},
         "slopes": {
@@ -27,16 +27,18 @@ COVARIATES: dict[str, Any] = {
         },
     },
 }
-BOUNDS = {"y": (-2.0, 10.0), "z": (0.0, 1.0), "x": (0.0, 10.0)}
+BOUNDED = [fa.Mean("y", bounds=(-2, 10)), fa.Mean("z", bounds=(0, 1))]
 UNITS = {"unit": "u", "records_per_unit": "together", "release": {"epsilon": 1.0, "unit_records": 3, "noisy_groups": 8}}
+
+SHARES = [fa.Mean("y", bounds=(0, 1)), fa.Mean("z", bounds=(0, 1))]
 
 PLANS: dict[str, dict[str, Any]] = {
     "units": UNITS,
     "adjusted": UNITS | COVARIATES,
-    "a total": UNITS | COVARIATES | {"outcomes": ["y", fa.Total("z")]},
+    "a total": UNITS | COVARIATES | {"outcomes": [BOUNDED[0], fa.Total("z", bounds=(0, 1))]},
     "records": {"release": 0.5},
     "records of units": {"unit": "u", "release": 2.0},
-    "shares": {"unit": "u", "records_per_unit": "one", "release": 1.0, "bounds": {"y": (0, 1), "z": (0, 1)}},
+    "shares": {"unit": "u", "records_per_unit": "one", "release": 1.0, "outcomes": SHARES},
 }
 
 
@@ -51,9 +53,7 @@ SILENT = cast(np.random.Generator, Silence())
 
 
 def plan_of(case: str) -> fa.Plan:
-    used = {"y", "z"} | ({"x"} if "covariates" in PLANS[case] else set())
-    bounds = {name: BOUNDS[name] for name in sorted(used)}
-    return fa.Plan(**{"name": "r", "arm": "g", "arms": ARMS, "outcomes": ["y", "z"], "bounds": bounds, **PLANS[case]})
+    return fa.Plan(**{"name": "r", "arm": "g", "arms": ARMS, "outcomes": BOUNDED, **PLANS[case]})
 
 
 def sums_of(plan: fa.Plan, rows: dict[str, Any]) -> Sums:
@@ -97,8 +97,8 @@ def test_records_move_the_release_one_by_one_where_they_are_not_complete() -> No
     assert plan_of("records of units").unit_records == 1
     assert plan_of("units").protects == "unit"
     assert plan_of("shares").protects == "unit"
-    assert fa.Plan(**SMALL, bounds={"y": (0, 1)}, federated="sums", release=1.0).protects == "device"
-    assert fa.Plan(**SMALL, bounds={"y": (0, 1)}, federated="sums", release=1.0).unit_records == 1000
+    devices = fa.Plan(**{**SMALL, "outcomes": SHARES}, federated="sums", release=1.0)
+    assert (devices.protects, devices.unit_records) == ("device", 1000)
 
 
 def exact_epsilon(scale: float, delta: float) -> float:

@@ -19,7 +19,8 @@ export interface Plan {
   readonly covariates: readonly string[]
   readonly levels: ReadonlyMap<string, readonly string[]>
   readonly bounds: ReadonlyMap<string, Bounds>
-  readonly beyond: "clip" | "refuse"
+  /** The columns of which values beyond their bounds are faulty; those of others are clipped. */
+  readonly refused: ReadonlySet<string>
   readonly weight: string | undefined
   readonly groups: number
   readonly coefficients: Coefficients | undefined
@@ -64,6 +65,7 @@ export async function readPlan(bytes: Uint8Array): Promise<Plan> {
   const levels = new Map(
     written.flatMap((each) => (each.has("levels") ? [[each.get("column") as string, each.get("levels") as readonly string[]]] : [])),
   )
+  const limits = [...list(plan, "outcomes"), ...written].flatMap(limitsOf)
   const values = new Map(list(plan, "outcomes").flatMap(valuesOf).map((value) => [value.name, value]))
   return {
     text,
@@ -75,8 +77,8 @@ export async function readPlan(bytes: Uint8Array): Promise<Plan> {
     values: [...values.values()],
     covariates,
     levels,
-    bounds: table(plan, "bounds") as ReadonlyMap<string, Bounds>,
-    beyond: plan.get("beyond") === "refuse" ? "refuse" : "clip",
+    bounds: new Map(limits.map(({ column, bounds }) => [column, bounds])),
+    refused: new Set(limits.filter(({ refused }) => refused).map(({ column }) => column)),
     weight: plan.get("weight") as string | undefined,
     groups: groupsOf(plan),
     coefficients: coefficientsOf(plan),
@@ -104,6 +106,14 @@ function groupsOf(plan: Table): number {
 /** The columns that a covariate makes: itself, or one for each of its levels but the first. */
 export function columnsOf(name: string, levels: readonly string[] | undefined): string[] {
   return levels === undefined ? [name] : levels.slice(1).map((level) => `${name}[${level}]`)
+}
+
+/** Bounds that an outcome or a covariate gives columns, and whether values beyond them are faulty. */
+function limitsOf(written: unknown): { column: string; bounds: Bounds; refused: boolean }[] {
+  if (!(written instanceof Map) || !written.has("bounds")) return []
+  const bounds = written.get("bounds") as Bounds | ReadonlyMap<string, Bounds>
+  const of = bounds instanceof Map ? [...bounds] : [[written.get("column"), bounds]]
+  return (of as [string, Bounds][]).map(([column, ends]) => ({ column, bounds: ends, refused: written.get("beyond") === "refuse" }))
 }
 
 /** A column of which a plan says more than its name, or that alone. */

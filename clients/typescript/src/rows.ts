@@ -76,7 +76,7 @@ function bounded(plan: Plan, column: string, number: number): number {
   const bounds = plan.bounds.get(column)
   if (bounds === undefined) return number
   const within = clip(number, bounds)
-  if (within !== number && plan.beyond === "refuse") throw new Broken("out of bounds")
+  if (within !== number && plan.refused.has(column)) throw new Broken("out of bounds")
   return within
 }
 

@@ -19,7 +19,7 @@ from foldaway.errors import many
 from foldaway.keeping.cohort import GROWTH
 from foldaway.plan import Plan
 from foldaway.plan.groups import units_for
-from foldaway.plan.vocabulary import SUMS
+from foldaway.plan.vocabulary import MODES, SUMS
 
 SHARES = (0.01, 0.02, 0.05, 0.2)
 """Of so many people the outcome is not zero, in the examples."""
@@ -80,10 +80,13 @@ def _in_moments(plan: Plan, arms: list[float]) -> Iterator[str]:
     threes = [math.prod(three) for three in combinations(sizes, 3)] or [math.prod(sizes)]
     alone = sum(n * (1 - math.prod(1 - np.exp(-(n - 1) / cells) for cells in threes)) for n in arms if n > 1)
     yield (
-        f"{_people(alone)} would be alone in a combination of three levels, and more if levels are not equally common. "
-        "Before a state is saved, levels are pooled until nobody is."
+        f"{_people(alone)} would be alone in a combination of three levels, and more if levels are not equally common."
     )
-    yield "What pooling does not hide: the amount of whoever has, alone in two levels, an outcome that few have."
+    if plan.federated is not None:
+        yield from ["Levels are not pooled: devices and sites send moments of all of them."] if plan.levels else []
+    else:
+        yield "Before a state is saved, levels are pooled until nobody is."
+        yield "What pooling does not hide: the amount of whoever has, alone in two levels, an outcome that few have."
     if plan.bootstrap is not None:
         replicates = plan.bootstrap.replicates
         people = sum(solvable(replicates, round(n), n) for n in arms)
@@ -108,7 +111,10 @@ def pace(plan: Plan, units: int) -> Iterator[str]:
     """
     cohort, cell = plan.privacy.cohort, plan.privacy.smallest_cell
     arm, share = min(plan.arms.items(), key=lambda each: each[1])
-    if units < cohort:
+    at_sites = plan.federated is not None and plan.unit is not None
+    if at_sites:
+        yield "Each site's tallies would be stored as soon as they come, and count in the next effects that are shown."
+    if units < cohort and not at_sites:
         yield (
             f"It is too small for a cohort of {many(cohort, 'unit')}: nothing would be stored, and there would be no "
             "effects at the end."
@@ -118,7 +124,7 @@ def pace(plan: Plan, units: int) -> Iterator[str]:
             f"Arm {arm!r} would have about {many(round(units * share), 'unit')}, fewer than the {cell:,} that "
             "effects need (`smallest_cell`): there would be none."
         )
-    else:
+    elif not at_sites:
         first = max(cohort, math.ceil(cell / share))
         yield (
             f"Tallies would be stored about {_times(units // cohort)}. After a crash, what came since the last time "
@@ -126,12 +132,14 @@ def pace(plan: Plan, units: int) -> Iterator[str]:
         )
         if plan.release is not None:
             yield "Effects would be shown once, when they are released."
+        elif plan.federated is not None and MODES[plan.federated.mode].at_end:
+            yield "Effects would be shown once, when the trial has ended."
         else:
             answers, at = 0, float(first)
             while at <= units:
                 answers, at = answers + 1, at + max(cohort, GROWTH * at)
             yield f"Effects would be shown after about {many(first, 'unit')}, and {_times(answers)} in all."
-    if (smaller := units // _OFTEN) and units < _OFTEN * cohort:
+    if not at_sites and (smaller := units // _OFTEN) and units < _OFTEN * cohort:
         yield (
             f"With `cohort = {smaller}` in [privacy], tallies would be stored {_OFTEN} times. That costs secrecy: two "
             f"stored states would differ by {many(smaller, 'unit')}, for whoever has them and the key."

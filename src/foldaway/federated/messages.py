@@ -103,7 +103,8 @@ class SiteSums(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         units: How many units it has, by arm in the plan's order.
-        records: How many records, by arm and group.
+        records: How many records, by arm and group. Where the plan has strata, here and below the arms of each stratum
+            stand side by side.
         present: How many of them have each outcome, by arm, group and outcome, where the plan allows it to be missing.
         dropped: How many faulty records the site has left out, by arm.
         faults: The reasons, by arm, column and rule; and values that were brought within their bounds.

@@ -13,6 +13,7 @@ from msgspec import Meta
 from foldaway.plan.allocation import Allocation, WrittenArms
 from foldaway.plan.columns import Column, Columns, Covariate, Segment
 from foldaway.plan.groups import groups_for
+from foldaway.plan.limits import Limits
 from foldaway.plan.looks import Looks
 from foldaway.plan.outcomes import Binning, Domain, Outcome, Value
 from foldaway.plan.part import Count, Fixed, Part
@@ -43,10 +44,6 @@ Outcomes = Annotated[
     Sequence[Outcome | str | Mapping[str, Any]],
     Meta(description="a list of outcomes, each the name of a column or a table with its `kind`"),
 ]
-Bounds = Annotated[
-    Mapping[str, tuple[float, float]],
-    Meta(description="a table with the lowest and the highest value of a column, as in [0, 500]"),
-]
 Confidence = Annotated[float, Meta(ge=0.5, lt=1, description="a number from 0.5 to below 1, for example 0.95")]
 SLIPS = 0.05
 """The share of faulty records up to which they are taken for single slips, and a limit is suggested."""
@@ -69,9 +66,6 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
             totals and survival.
         covariates: Columns measured before treatment, for precision.
         segments: Columns within whose levels effects are told as well, with a test of whether they differ.
-        bounds: The lowest and the highest value of outcomes and numeric covariates.
-        beyond: What happens to values beyond their bounds: ``"clip"`` them, counted by arm, or ``"refuse"`` them as
-            faulty.
         strata: For units that were randomised within strata, the column that names the stratum and the arms'
             probabilities in each.
         unit: The column that names what was randomised; also the cluster, unless the plan names one.
@@ -114,8 +108,6 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     outcomes: Outcomes
     covariates: Covariates = Columns()
     segments: Segments = Columns()
-    bounds: Bounds = Fixed()
-    beyond: Literal["clip", "refuse"] = "clip"
     unit: Column | None = None
     cluster: Column | None = None
     weight: Column | None = None
@@ -155,6 +147,21 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
     def levels(self) -> Mapping[str, Sequence[str]]:
         """By column, the levels of covariates and segments that the plan lists."""
         return Fixed({**self.segments.levels, **self.covariates.levels})
+
+    @cached_property
+    def limits(self) -> Mapping[str, Limits]:
+        """By column, the bounds of outcomes and covariates, and what happens to values beyond them."""
+        return Fixed(chain.from_iterable(limits.items() for limits in self.given_limits))
+
+    @property
+    def given_limits(self) -> list[Mapping[str, Limits]]:
+        """The bounds that each outcome, and the covariates, give their columns."""
+        return [*(outcome.limits for outcome in self.outcomes), self.covariates.limits]
+
+    @cached_property
+    def bounds(self) -> Mapping[str, tuple[float, float]]:
+        """By column, the lowest and the highest value of outcomes and covariates."""
+        return Fixed({column: limits.bounds for column, limits in self.limits.items()})
 
     @property
     def mode(self) -> ModeName | None:
@@ -374,6 +381,11 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
     def lacking(self) -> bool:
         """Whether a record may lack a value."""
         return bool(self.lackable)
+
+    @property
+    def sites_only(self) -> bool:
+        """Whether no device can take part in a federated plan: its message cannot say what the plan asks for."""
+        return self.federated is not None and (self.lacking or self.strata is not None)
 
     @cached_property
     def present_together(self) -> tuple[tuple[int, ...], ...]:

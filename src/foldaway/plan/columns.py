@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta
 
+from foldaway.plan.limits import Beyond, Ends, Limits
 from foldaway.plan.part import Fixed, Part
 
 Column = Annotated[str, Meta(description="the name of a column")]
@@ -46,6 +47,8 @@ class Covariate(Part, frozen=True):
         column: The column.
         levels: The levels of a categorical covariate, of which the first is the reference. They hold for a segment and
             the strata of this column too.
+        bounds: The lowest and the highest value of a numeric covariate.
+        beyond: What happens to values beyond them: ``"clip"`` them, counted by arm, or ``"refuse"`` them as faulty.
 
     Example:
         >>> Covariate("country", ["de", "fr"]).levels
@@ -58,10 +61,14 @@ class Covariate(Part, frozen=True):
 
     column: Column
     levels: Levels | None = None
+    bounds: Ends | None = None
+    beyond: Beyond = "clip"
 
     def faults(self) -> Iterator[str]:
-        """What is wrong with the levels."""
+        """What is wrong with the levels and the bounds."""
         yield from level_faults(self.column, self.levels)
+        if self.bounds is None and self.beyond != "clip":
+            yield f"`beyond` of {self.column!r} needs `bounds`."
 
 
 def level_faults(column: str, levels: Sequence[str] | None) -> Iterator[str]:
@@ -102,6 +109,12 @@ class Columns(tuple[str, ...]):
     def levels(self) -> Mapping[str, Sequence[str]]:
         """By column, its levels, where they are listed."""
         return Fixed({each.column: each.levels for each in self.parts if each.levels is not None})
+
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """By column, its bounds, where it has some."""
+        given = [each for each in self.parts if isinstance(each, Covariate)]
+        return Fixed({each.column: Limits(each.bounds, each.beyond) for each in given if each.bounds is not None})
 
     def listing(self, levels: Mapping[str, Sequence[str]]) -> Columns:
         """These columns, of which those have levels that have them here."""

@@ -209,6 +209,9 @@ class Moments(Part, frozen=True, kw_only=True):
 Share = Annotated[float, Meta(gt=0, le=1, description="a number above 0 and at most 1, for example 0.9")]
 
 
+Sites = Annotated[int, Meta(ge=1, le=10_000, description="a whole number from 1 to 10,000")]
+
+
 class Federated(Part, frozen=True):
     """What devices send, and how long the coordinator waits for it. In short: the mode alone.
 
@@ -226,6 +229,8 @@ class Federated(Part, frozen=True):
         leverage: In mode ``scores``, a leverage correction to report as well.
         device_records: The most records that a device may have: it takes no more, and the coordinator refuses a message
             that claims more. At sites it limits each unit in mode ``one-message``.
+        sites: The fewest sites: there are no effects before so many have reported, and the trial does not end with
+            effects. A site is known by the label of its token.
 
     Example:
         >>> Federated("scores", leverage="CR2").reply_share
@@ -240,6 +245,7 @@ class Federated(Part, frozen=True):
     reply_share: Share = 1.0
     leverage: Leverage | None = None
     device_records: Count = 1_000
+    sites: Sites | None = None
 
     def faults(self) -> Iterator[str]:
         """What is wrong with the settings taken together."""

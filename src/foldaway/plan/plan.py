@@ -18,7 +18,6 @@ from foldaway.plan.allocation import Allocation
 from foldaway.plan.analysis import Analysis, Written
 from foldaway.plan.arms import public_arm
 from foldaway.plan.columns import Columns
-from foldaway.plan.part import Fixed
 from foldaway.plan.parts import Strata
 from foldaway.plan.rules import faults_of
 
@@ -35,11 +34,6 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
         >>> Plan.loads(plan.to_toml()) == plan
         True
     """
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.bounds:  # in whatever order the table names them
-            msgspec.structs.force_setattr(self, "bounds", Fixed(sorted(self.bounds.items())))
 
     def complete(self) -> None:
         """Write out what stands for each arm, and strata whose levels alone are listed; write down levels once.
@@ -86,7 +80,7 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
     def canonical(self) -> bytes:
         """The plan as JSON in UTF-8 without blanks: settings in declared order, those at their default left out.
 
-        Arms keep their order, since the first is the control; `bounds` go by the columns' names. A mean, covariate or
+        Arms keep their order, since the first is the control. A mean, covariate or
         segment of which only the column is said is that column's name. Levels stand at the covariate, if the column is
         one, or else at the segment.
         """

@@ -10,7 +10,6 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from foldaway.numerics.block import LARGEST
 from foldaway.plan.analysis import Analysis, errors_of, estimators_of, tallies_of
 from foldaway.plan.parts import Privacy, Release
 from foldaway.plan.vocabulary import BOOTSTRAP, COMPLIERS, ERRORS, ESTIMATORS, MANY, MODES, MOMENTS, SUMS
@@ -144,6 +143,8 @@ def _federated_faults(plan: Analysis) -> Iterator[str]:
             'in a federated plan, `unit` is for sites, which need `federated.mode` = "sums", or "one-message" with '
             '`records_per_unit = "together"`; a device is a unit by itself.'
         )
+    if plan.federated.sites is not None and not (plan.unit is not None and mode.sites):
+        yield "`federated.sites` counts sites, which need `unit`, the column that names their units: leave it out."
     if plan.unit is not None and plan.release is not None:
         yield (
             "`release` limits the records of each device, which a site cannot do for its units: leave out `release`; "
@@ -154,14 +155,12 @@ def _federated_faults(plan: Analysis) -> Iterator[str]:
 
 
 def _bound_faults(plan: Analysis) -> Iterator[str]:
-    columns = [name for name in (*plan.measured, *plan.covariates) if name not in plan.levels]
-    if unknown := [name for name in plan.bounds if name not in columns]:
-        yield f"`bounds` names {_listed(unknown)}, which is neither an outcome nor a numeric covariate."
-    for name, (lower, upper) in plan.bounds.items():
-        if not -LARGEST <= lower < upper <= LARGEST:
-            yield f"`bounds` of {name!r} must be two numbers, the lower one first."
-    if plan.beyond == "refuse" and not plan.bounds:
-        yield "`beyond` applies to values outside `bounds`, but this plan has none: leave it out."
+    for column, limits in plan.limits.items():
+        yield from limits.faults(column)
+        if any(limits != given.get(column, limits) for given in plan.given_limits):
+            yield f"the bounds of {column!r} are given in two ways: give them once."
+        if column in plan.levels:
+            yield f"{column!r} has levels, and so no bounds: leave out its `bounds`."
 
 
 def _release_faults(plan: Analysis, release: Release) -> Iterator[str]:
@@ -232,9 +231,18 @@ def _column_faults(plan: Analysis) -> Iterator[str]:
 
 def _segment_faults(plan: Analysis) -> Iterator[str]:
     """Segments cut the arms of sums; a column may be a segment besides what else it is, if it has levels."""
-    for setting, there in (("segments", bool(plan.segments)), ("strata", plan.strata is not None)):
-        if there and (plan.federated is not None or plan.release is not None):
-            yield f"`{setting}` cannot be combined with `federated` or `release` yet."
+    if plan.segments and (plan.federated is not None or plan.release is not None):
+        yield "`segments` cannot be combined with `federated` or `release` yet."
+    if plan.strata is not None and plan.release is not None:
+        yield "`strata` cannot be combined with `release` yet."
+    if plan.strata is not None and plan.federated is not None:
+        if plan.unit is None or plan.keeps != SUMS:
+            yield (
+                "`strata` in a federated plan is for sites that send sums: it needs `unit` and `federated.mode` = "
+                '"sums". A device\'s message does not say which stratum it is in.'
+            )
+        if plan.covariates:
+            yield "`strata` in a federated plan cannot be combined with `covariates` yet: leave one of them out."
     if plan.segments and plan.keeps == MOMENTS:
         yield "`segments` are read from sums by group: leave out `moments`."
     if len(set(plan.segments)) < len(plan.segments):

@@ -152,9 +152,9 @@ class _Checked:
             self.masks[name] |= broken({domain.rule: outside})
         if name in self.plan.lackable:
             values = self._without(name, values)
-        if (bounds := self.plan.bounds.get(name)) is not None:
-            values, beyond = clipped(values, bounds, self.masks[name])
-            if self.plan.beyond == "clip":
+        if (limits := self.plan.limits.get(name)) is not None:
+            values, beyond = clipped(values, limits.bounds, self.masks[name])
+            if limits.beyond == "clip":
                 self.clipped |= broken({name: beyond})
             else:
                 self.masks[name] |= broken({BEYOND: beyond})

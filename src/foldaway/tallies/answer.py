@@ -124,13 +124,12 @@ def faults_of(plan: Plan) -> list[tuple[str, str]]:
     """The columns and rules that the lines of faulty records count, in their order."""
     numeric = dict.fromkeys((*plan.covariates, *plan.measured))
     listed = [name for name in numeric if plan.levels_of(name)]
-    beyond = CLIPPED if plan.beyond == "clip" else BEYOND
     rules = [(plan.arm, NULL), (plan.arm, "unknown arm")]
     for name in numeric:
         if name in listed:
             continue
         absent = () if name in plan.lackable else (NULL, NAN)
-        bounded = (beyond,) if name in plan.bounds else ()
+        bounded = [CLIPPED if plan.limits[name].beyond == "clip" else BEYOND] if name in plan.limits else []
         own = [domain.rule for domain in plan.domains.get(name, ())]
         rules += [(name, rule) for rule in (*absent, INFINITE, TOO_LARGE, WRONG_TYPE, *own, *bounded)]
     if plan.weight is not None:

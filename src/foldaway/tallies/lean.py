@@ -71,8 +71,15 @@ class Lean(Grouped):
         totals: Floats,
         present: Floats | None = None,
     ) -> Self:
-        """Take in sums over each unit's records: see `Sums.fold_totals`."""
-        return replace(self, sums=self.sums.fold_totals(arm, group, counts, totals, present))
+        """Take in sums over each unit's records, in strata by stratum and arm: see `Sums.fold_totals`."""
+        if self.strata is None or self.plan.strata is None:
+            return replace(self, sums=self.sums.fold_totals(arm, group, counts, totals, present))
+        assert isinstance(self.strata, Lean)
+        shares = [shares[name] for shares in self.plan.strata.probabilities.values() for name in self.plan.arms]
+        inverse, arms = 1 / np.array(shares)[arm], len(self.plan.arms)
+        sums = self.sums.fold_totals(arm % arms, group, counts, totals, present, inverse)
+        strata = replace(self.strata, sums=self.strata.sums.fold_totals(arm, group, counts, totals, present))
+        return replace(self, sums=sums, strata=strata)
 
     def of_arms(self, places: Sequence[int]) -> Self:
         """The same of the arms at these places, an empty one where a place is -1; segments are left out."""

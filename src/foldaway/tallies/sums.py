@@ -248,6 +248,7 @@ class Sums(ByCell):
         records: ArrayLike,
         totals: ArrayLike,
         present: ArrayLike | None = None,
+        weight: ArrayLike = 1.0,
     ) -> Self:
         """Take in sums over the records of each of some units. Nothing of second order is known of these.
 
@@ -257,6 +258,7 @@ class Sums(ByCell):
             records: Each unit's number of records.
             totals: Σv over them, units by columns: outcomes and, if the sums have them, their ỹ.
             present: How many of them have each outcome, units by outcomes; all have all if left out.
+            weight: What each unit's records weigh.
 
         Example:
             >>> sums = Sums.empty(SumsShape(arms=2, outcomes=1, groups=4))
@@ -266,10 +268,16 @@ class Sums(ByCell):
         units = type(self).empty(self.shape)
         cell = cell_of(arm, group, self.shape.groups)
         np.add.at(units.records.reshape(-1), cell, records)
-        np.add.at(units.total.reshape(-1, self.shape.columns), cell, totals)
+        everyone, each = np.asarray(records)[:, None], np.reshape(weight, (-1, 1))
+        np.add.at(units.total.reshape(-1, self.shape.columns), cell, each * np.asarray(totals))
         if units.present is not None:
-            counts = np.asarray(records)[:, None] if present is None else present
-            np.add.at(units.present.reshape(-1, self.shape.outcomes), cell, counts)
+            np.add.at(units.present.reshape(-1, self.shape.outcomes), cell, everyone if present is None else present)
+        if units.weight is not None:
+            counts = everyone
+            if units.present is not None:
+                having = np.repeat(everyone, self.shape.outcomes, axis=1) if present is None else present
+                counts = np.concatenate([np.asarray(having), everyone], axis=1)
+            np.add.at(units.weight.reshape(-1, units.weight.shape[-1]), cell, each * counts)
         return self + units
 
     def __add__(self, other: Self) -> Self:

@@ -53,6 +53,7 @@ class Seen(NamedTuple):
 
     Attributes:
         arms: How many arms there are.
+        strata: How many strata there are; 1 where the plan has none. The arms of a stratum count side by side.
         values: Values that a record may lack, by their place from the end; units that have each are counted too.
         hashes: Keyed hashes of them, by arm: of all units, then of those that have each of the values; none where units
             are not counted. They lie in parts, each less than half as large as the one before it, so that a long run
@@ -60,6 +61,7 @@ class Seen(NamedTuple):
     """
 
     arms: int
+    strata: int
     values: tuple[int, ...]
     hashes: tuple[tuple[NDArray[np.uint64], ...], ...]
 
@@ -70,7 +72,9 @@ class Seen(NamedTuple):
         first = [places[0] for places in plan.present_together]
         lackable = [place for place in first if plan.lackable.intersection(plan.values[place].columns)]
         values = tuple(place - len(plan.values) for place in lackable)
-        return cls(len(plan.arms), values, ((),) * len(plan.arms) * (1 + len(values)) if counted else ())
+        strata = 1 if plan.strata is None else len(plan.strata.probabilities)
+        cells = len(plan.arms) * strata * (1 + len(values)) if counted else 0
+        return cls(len(plan.arms), strata, values, ((),) * cells)
 
     def with_batch(self, batch: Batch) -> Seen:
         """With the units of a batch."""
@@ -81,7 +85,11 @@ class Seen(NamedTuple):
         if self.values:
             rows = batch.assemble(slice(0, len(batch)))
             here += [~np.isnan(rows[value]) for value in self.values]
-        parts = ((np.unique(batch.key[each & (batch.arm == arm)]),) for each in here for arm in range(self.arms))
+        if self.strata > 1:
+            batch = batch.by_stratum(self.strata)
+        assert batch.key is not None
+        cells = range(self.arms * self.strata)
+        parts = ((np.unique(batch.key[each & (batch.arm == cell)]),) for each in here for cell in cells)
         return self.merge(self._replace(hashes=tuple(parts)))
 
     def merge(self, other: Seen) -> Seen:
@@ -89,10 +97,10 @@ class Seen(NamedTuple):
         return self._replace(hashes=tuple(map(_united, self.hashes, other.hashes)))
 
     def by_group(self, groups: int) -> NDArray[np.int64]:
-        """How many there are, by arm and group: of all units, then of those that have each of the values."""
+        """How many there are, by arm, or stratum and arm, and group: of all, then of those that have each value."""
         units = [np.unique(np.concatenate([np.empty(0, dtype=np.uint64), *parts])) for parts in self.hashes]
         counts = [np.bincount(group_of(each, groups), minlength=groups) for each in units]
-        return np.reshape(counts, (-1, self.arms, groups))
+        return np.reshape(counts, (-1, self.strata * self.arms, groups))
 
 
 def _united(ours: tuple[NDArray[np.uint64], ...], theirs: tuple[NDArray[np.uint64], ...]) -> tuple[Any, ...]:

@@ -11,6 +11,7 @@ import pytest
 
 import foldaway as fa
 from commands import at_terminal, foldaway
+from foldaway.cli.commands.trial import _print_statuses
 from registered import admin, plan_file, register
 from served import Served
 
@@ -118,6 +119,16 @@ def _put_away(server: Served, folder: Path) -> None:
     assert effects.rounded
     assert str(effects) in foldaway("effects", away).stdout
     assert "there is no trial with this name" in foldaway("effects", "life", code=1, env=env).stderr
+
+
+def test_statuses_name_the_teams_where_there_are_any(capsys: pytest.CaptureFixture[str]) -> None:
+    about = {"status": "open", "records": 100, "cohort": 100, "left_out": 0}
+    _print_statuses([{"name": "mine", "team": "red", **about}, {"name": "nobody's", "team": None, **about}])
+    heading, _, *rows = capsys.readouterr().out.splitlines()
+    assert heading.split()[:3] == ["trial", "team", "status"]
+    assert [row.split()[1] for row in rows[:2]] == ["red", "–"]
+    _print_statuses([{"name": "mine", "team": None, **about}])
+    assert "team" not in capsys.readouterr().out
 
 
 def test_an_address_ends_a_trial_but_not_while_effects_would_be_withheld(server: Served, tmp_path: Path) -> None:

@@ -89,10 +89,9 @@ CALIBRATED: dict[str, dict[str, Any]] = {
         "weight": "w",
     },
     "dropped, and a rare level": {
-        "outcomes": ["hole", {"kind": "ratio", "numerator": "y", "denominator": "k"}],
+        "outcomes": ["hole", {"kind": "ratio", "numerator": "y", "denominator": "k", "bounds": {"y": [1, 90]}}],
         "covariates": [{"column": "o", "levels": ["k", "l", "m"]}, "z"],
         "drop_limit": 0.5,
-        "bounds": {"y": [1, 90]},
         "privacy": {"cohort": 350, "smallest_cell": 20},
     },
 }

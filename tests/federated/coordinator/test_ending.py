@@ -61,7 +61,7 @@ def test_a_mode_with_replies_waits_for_them_and_the_others_only_if_asked(mode: s
 
 
 def test_when_a_release_ends_depends_on_no_count_of_devices() -> None:
-    course = Course(fa.Plan(**SMALL, bounds={"y": (0, 1)}, federated="sums", release=1.0))
+    course = Course(fa.Plan(**{**SMALL, "outcomes": [fa.Mean("y", bounds=(0, 1))]}, federated="sums", release=1.0))
     for reported in ((0, 0), (9, 10), (10, 10)):
         assert course.asked(EndRequest(), seen(None, reported)) == Ending(NOW, 1.0, False)
         waiting = Ending(NOW + 5.0, 1.0, False)
@@ -81,6 +81,21 @@ def test_what_a_request_does_not_say_stays_but_for_the_wish_to_end_it_for_nothin
     assert course.asked(EndRequest(share=0.7), seen(before)) == Ending(NOW + 100.0, 0.7, False)
     again = course.asked(EndRequest(without_effects=True), seen(before._replace(without_effects=False)))
     assert again == before
+
+
+def test_too_few_sites_end_a_trial_only_without_effects() -> None:
+    course = Course(plan_of("sums", unit="unit", federated=fa.Federated("sums", sites=2)))
+    for sites, enough in (({"a": 10}, False), ({"a": 10, "b": 10}, True)):
+        at = seen(Ending(NOW, 1.0, False), (10, 10))
+        at = at._replace(devices=Devices(at.devices.enrolled, at.devices.reported, sites))
+        ended = course.ends(at, (10, 10), published=False)
+        assert ended == (End() if enough else WaitOn(course.too_few_reports(at.devices) or ""))
+        assert course.looked(at, never) == ended
+        if not enough:
+            with pytest.raises(IngestError, match=r"2 sites .*, and 1 site reported"):
+                course.asked(EndRequest(deadline=9.0), at._replace(stage="open", ending=None))
+            wanted = at._replace(ending=Ending(NOW, 1.0, True))
+            assert course.ends(wanted, (10, 10), published=False).why
 
 
 def test_a_trial_that_has_ended_is_not_ended_once_more() -> None:

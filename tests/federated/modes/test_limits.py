@@ -77,9 +77,12 @@ def test_a_device_that_claims_very_many_records_makes_no_effect(mode: Any) -> No
     assert p_of(share) > 0.01
 
 
+BOUNDED: dict[str, Any] = {**SMALL, "outcomes": [{"column": "y", "bounds": (0, 100)}]}
+
+
 @pytest.mark.parametrize("mode", ["delta", "one-message", "sums"])
 def test_means_beyond_the_bounds_are_refused(mode: Any) -> None:
-    plan = fa.Plan(**SMALL, federated=mode, bounds={"y": (0, 100)})
+    plan = fa.Plan(**BOUNDED, federated=mode)
     share = honest(plan)
     for mean in (-0.1, 100.1):
         with pytest.raises(MessageError, match="beyond the plan's `bounds`"):
@@ -90,9 +93,8 @@ def test_means_beyond_the_bounds_are_refused(mode: Any) -> None:
 
 def test_sums_of_predictions_beyond_their_reach_are_refused() -> None:
     plan = fa.Plan(
-        **SMALL,
-        covariates=["x"],
-        bounds={"x": (0, 10), "y": (0, 100)},
+        **BOUNDED,
+        covariates=[{"column": "x", "bounds": (0, 10)}],
         coefficients={"center": {"x": 5.0}, "slopes": {"y": {"x": 2.0}}},
         federated="sums",
         release=1.0,

@@ -40,7 +40,7 @@ class Case:
 
     def __init__(self, case: str, seed: int = 1) -> None:
         given, self.rows = make_trial(seed, n=400, units=True, **CASES[case])
-        self.plan = federated(given, "sums", expected_units=640)
+        self.plan = federated(given, "sums", expected_units=320)
         # Of records a trial knows how many carry an outcome, by which uneven arms are compared: devices do not.
         even = dict.fromkeys(self.plan.arms, 1 / len(self.plan.arms))
         alike = units_for(self.plan.groups, min(even.values()), self.plan.privacy.smallest_cell)  # as many groups

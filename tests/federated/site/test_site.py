@@ -27,13 +27,15 @@ from foldaway.federated.modes import site_mode_of
 from foldaway.federated.modes.share import units_of
 from foldaway.federated.modes.sums import site_groups
 from foldaway.federated.site.site import SiteMark, SiteReport, fold_site, send_site
+from foldaway.inference.blocked_groups import blocked_by_group
+from foldaway.inference.jackknife import Cells
 from foldaway.inference.rounding import round_count
 from foldaway.keeping.secret import Secret
 from foldaway.records.check import hashes
 from foldaway.sources.runs.folding import fold_files
 from served import Served
 from servers import Nursery
-from trials import make_trial
+from trials import known, make_trial
 
 
 @pytest.fixture(scope="module")
@@ -243,12 +245,14 @@ def test_sites_count_who_lacks_an_outcome_and_effects_are_those_of_the_records_t
         "drop_limit": 0.1,
         "expected_units": 320,
     }
-    _, plan, rows = site_plan("lacking", mode="sums", covariates=0, **settings)
-    rows = rows.drop_duplicates("unit").reset_index(drop=True)
+    _, plan, _ = site_plan("lacking", mode="sums", covariates=0, **settings)
+    chance = np.random.default_rng(3)
+    who = {"unit": [f"unit-{i}" for i in range(600)], "group": chance.choice(list(plan.arms), 600)}
+    rows = pd.DataFrame({**who, "y0": chance.normal(size=600)})
     trial = Hosted(server, plan)
     plan.save(tmp_path / "plan.toml")
     arm = rows["group"] == plan.control
-    rows.loc[arm[arm].index[:12], "y0"] = np.nan
+    rows.loc[arm[arm].index[:60], "y0"] = np.nan
     wrong = rows.head(5).assign(group="nobody", unit=[f"wrong-{i}" for i in range(5)])
     for site, file in enumerate(site_files(pd.concat([rows, wrong], ignore_index=True), tmp_path, 2)):
         words = ("site", "run", tmp_path / "plan.toml", file, "--folder", tmp_path / str(site))
@@ -271,17 +275,92 @@ def test_sites_count_who_lacks_an_outcome_and_effects_are_those_of_the_records_t
     assert effects[0].estimate == pytest.approx(have.mean()[treated] - have.mean()[plan.control], rel=1e-9)
     assert effects.dropped == {"": 5}
     (loss, *_) = effects.losses
-    assert loss.lost == {plan.control: 12, treated: 0}
-    assert loss.p_value is not None
-    assert loss.p_value < 0.05
+    assert loss.lost == {plan.control: 60, treated: 0}
+    assert known(loss.p_value) < 1e-4
     many_wrong = pd.concat([rows.head(40), *[wrong] * 2], ignore_index=True)
     many_wrong.to_parquet(tmp_path / "wrong.parquet")
     with pytest.raises(RecordError, match="nothing was sent: more records were dropped"):
         fold_site(plan, [str(tmp_path / "wrong.parquet")], tmp_path / "none")
-    few = rows[~arm | (np.arange(len(rows)) < arm[arm].index[13])]
+    few = rows[~arm | (np.arange(len(rows)) < arm[arm].index[61])]
     few.to_parquet(tmp_path / "few.parquet")
     with pytest.raises(RecordError, match=r"only 1 unit of the arm .* has a value of y0"):
         fold_site(plan, [str(tmp_path / "few.parquet")], tmp_path / "none")
+
+
+def test_there_are_no_effects_and_no_end_before_the_least_number_of_sites_has_reported(
+    server: Served, tmp_path: Path
+) -> None:
+    """Two tokens with one label are one site; status and effects say which sites have reported, with rounded units."""
+    _, plan, rows = site_plan(
+        "three-sites", mode="sums", covariates=0, cohort=2, federated=fa.Federated("sums", sites=3)
+    )
+    trial = Hosted(server, plan)
+    units: dict[str, int] = {}
+    for place, file in enumerate(site_files(rows, tmp_path, 4)):
+        label = "Aarhus" if place == 3 else f"Clinic {place % 2}"
+        if place == 3:
+            early = server.ask("GET", f"{trial.path}/effects")
+            assert "reports of 3 sites (the plan's `federated.sites`), and 2 sites reported" in early.text
+            refused = server.ask("POST", f"{trial.path}/end", json={"deadline": 0})
+            assert refused.status_code == 409
+            assert "3 sites" in refused.text
+        link, folder = HttpLink(trial.address, trial.site(label=label)), f"{file}-folder"
+        sent_units = send_site(fold_site(plan, [str(file)], folder), [str(file)], link, folder).units
+        units[label] = units.get(label, 0) + sum(sent_units.values())
+    assert trial.status()["sites"] == units
+    assert list(units) == ["Clinic 0", "Clinic 1", "Aarhus"]
+    status = foldaway("trial", "status", plan.name, "--server", server.url, env={"FOLDAWAY_TOKEN": server.admin}).stdout
+    assert re.search(rf"^Clinic 0 +{units['Clinic 0']}$", status, re.MULTILINE)
+    trial.end(deadline=0)
+    said = ", ".join(f"{site} {n} units" for site, n in units.items())
+    assert f"Sites that have reported: {said}." in trial.effects().notes
+
+
+def test_sites_with_other_levels_and_other_shares_are_compared_within(server: Served, tmp_path: Path) -> None:
+    """Each site is a stratum, with probabilities of its own: the blocked effect and its jackknife, from kept rows."""
+    shares = {"north": 0.3, "south": 0.5, "west": 0.7}
+    names = list(site_plan("any")[1].arms)
+    strata = fa.Strata("site", {site: {names[0]: 1 - share, names[1]: share} for site, share in shares.items()})
+    arms = dict.fromkeys(names, 0.5)
+    settings: dict[str, Any] = {"arms": arms, "strata": strata, "expected_units": 900, "smallest_cell": 4}
+    _, plan, _ = site_plan("blocked", mode="sums", covariates=0, **settings)
+    trial = Hosted(server, plan)
+    chance, parts = np.random.default_rng(4), []
+    for place, (site, share) in enumerate(shares.items()):
+        n = 240 + 60 * place
+        treated = chance.random(n) < share
+        y = 10.0 * place + treated + chance.normal(size=n)
+        ids = [f"{site}-{i}" for i in range(n)]
+        frame = pd.DataFrame({"unit": ids, "group": np.where(treated, names[1], names[0]), "site": site, "y0": y})
+        file = tmp_path / f"{site}.parquet"
+        frame.to_parquet(file)
+        folded = fold_site(plan, [str(file)], f"{file}-folder")
+        send_site(folded, [str(file)], trial.site_link, f"{file}-folder")
+        places = site_groups(folded)
+        keys = hashes(pa.array(ids), n, Secret(folded.key).of_groups())
+        parts.append(frame.assign(place=[places[int(key) % len(places)] for key in keys]))
+    with pytest.raises(Exception, match="no device can join"):
+        trial.link.ask("POST", "/enrolments", encoded(Enrolment(new_number(), plan.control)), until=0.0)
+    trial.end(deadline=0)
+    rows = pd.concat(parts)
+    (row,) = trial.effects()
+    means = rows.groupby(["site", "group"])["y0"].mean().unstack()
+    size = rows["site"].value_counts(normalize=True)
+    assert row.estimate == pytest.approx(((means[names[1]] - means[names[0]]) * size).sum(), rel=1e-10)
+    held = by_stratum_of(rows, names, "y0", plan.groups_of_parts(len(shares)))
+    covariance = blocked_by_group(held).covariance
+    assert row.std_error == pytest.approx(np.sqrt(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]), rel=1e-9)
+    assert row.se_kind == "jackknife"
+    assert known(row.ci_lower) < 1 < known(row.ci_upper)
+
+
+def by_stratum_of(rows: pd.DataFrame, arms: list[str], outcome: str, groups: int) -> Cells:
+    """Cells by stratum, group and arm of kept rows whose groups are known."""
+    index = pd.MultiIndex.from_product([rows["site"].unique(), range(groups), arms])
+    cells = rows.groupby(["site", "place", "group"])[outcome].agg(["size", "sum"]).reindex(index, fill_value=0)
+    shape = rows["site"].nunique(), groups, len(arms)
+    weight, value = (cells[name].to_numpy(float).reshape(shape) for name in ("size", "sum"))
+    return Cells(weight, value)
 
 
 def test_a_plan_for_devices_alone_is_refused(tmp_path: Path) -> None:

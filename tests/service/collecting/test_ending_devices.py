@@ -358,7 +358,7 @@ def test_nothing_is_answered_while_the_last_reports_are_waited_for(service: Serv
 
 def test_a_federated_release_counts_no_devices_and_always_ends_with_noise(service: Service) -> None:
     for count in (0, 1, 6):
-        settings: dict[str, Any] = {"bounds": {"y": (0, 10)}, "release": 1.0, "device_records": 10**3}
+        settings: dict[str, Any] = {"outcomes": [fa.Mean("y", bounds=(0, 10))], "release": 1.0, "device_records": 10**3}
         plan, devices = begun(service, "sums", count=count, **settings)
         service.devices.receive(plan.name, "reports", [device.message("reports") for device in devices])
         open_ = service.status(plan.name)

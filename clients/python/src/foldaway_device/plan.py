@@ -23,6 +23,7 @@ class Plan(NamedTuple):
 
     Attributes:
         text: The plan as it was served; nobody writes it again.
+        refused: The columns of which values beyond their bounds are faulty; those of others are clipped.
         fingerprint: The SHA-256 of these bytes.
         regressors: The names of a row's regressors: the intercept, and the columns of the covariates.
     """
@@ -37,7 +38,7 @@ class Plan(NamedTuple):
     covariates: Sequence[str]
     levels: Mapping[str, Sequence[str]]
     bounds: Mapping[str, Bounds]
-    beyond: str
+    refused: frozenset[str]
     weight: str | None
     groups: int
     coefficients: Coefficients | None
@@ -73,6 +74,7 @@ def _read(plan: dict[str, Any], text: str, fingerprint: str) -> Plan:
     covariates = [each if isinstance(each, dict) else {"column": each} for each in plan.get("covariates", [])]
     levels = {each["column"]: each["levels"] for each in covariates if "levels" in each}
     names = [each["column"] for each in covariates]
+    limits = [limit for each in [*plan["outcomes"], *covariates] for limit in _limits_of(each)]
     values = {value.name: value for outcome in plan["outcomes"] for value in values_of(outcome)}
     coefficients = plan.get("coefficients")
     return Plan(
@@ -85,8 +87,8 @@ def _read(plan: dict[str, Any], text: str, fingerprint: str) -> Plan:
         values=list(values.values()),
         covariates=names,
         levels=levels,
-        bounds={column: (lower, upper) for column, (lower, upper) in plan.get("bounds", {}).items()},
-        beyond=plan.get("beyond", "clip"),
+        bounds={column: bounds for column, bounds, _ in limits},
+        refused=frozenset(column for column, _, beyond in limits if beyond == "refuse"),
         weight=plan.get("weight"),
         groups=_groups_of(plan),
         coefficients=coefficients and Coefficients(coefficients.get("center", {}), coefficients.get("slopes", {})),
@@ -97,6 +99,15 @@ def _read(plan: dict[str, Any], text: str, fingerprint: str) -> Plan:
         device_records=federated.get("device_records", 1_000),
         regressors=["1", *(column for name in names for column in columns_of(name, levels.get(name)))],
     )
+
+
+def _limits_of(written: Any) -> list[tuple[str, Bounds, str]]:
+    """Bounds that an outcome or a covariate gives columns, and what happens to values beyond them."""
+    if not isinstance(written, dict) or "bounds" not in written:
+        return []
+    bounds, beyond = written["bounds"], written.get("beyond", "clip")
+    of = bounds if isinstance(bounds, dict) else {written["column"]: bounds}
+    return [(column, (lower, upper), beyond) for column, (lower, upper) in of.items()]
 
 
 def _shares(plan: dict[str, Any]) -> dict[str, float]:

@@ -81,7 +81,7 @@ def _bounded(plan: Plan, column: str, number: float) -> float:
     if column not in plan.bounds:
         return number
     within = clip(number, plan.bounds[column])
-    if within != number and plan.beyond == "refuse":
+    if within != number and column in plan.refused:
         raise _Broken("out of bounds")
     return within
 

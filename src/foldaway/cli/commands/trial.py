@@ -76,12 +76,13 @@ def _print_statuses(rows: list[dict[str, Any]]) -> None:
     if not rows:
         print("There are no trials yet; register one with foldaway trial create.")
         return
-    tables = []
+    tables, teams = [], any(row.get("team") for row in rows)
     for federated, heading in ((False, "durable"), (True, "records")):
         cells = [
             # Where records stay on devices, there is a third stage.
             [
                 row["name"],
+                *([row.get("team") or "–"] if teams else []),
                 row["federated"]["stage"] if federated else row["status"],
                 *(_count(row[field]) for field in ("records", "cohort", "left_out")),
             ]
@@ -89,7 +90,8 @@ def _print_statuses(rows: list[dict[str, Any]]) -> None:
             if (row.get("federated") is not None) == federated
         ]
         if cells:
-            tables.append(text_table(["trial", "status", heading, "cohort", "left out"], cells, left=2))
+            names = ["trial", *(["team"] if teams else []), "status"]
+            tables.append(text_table([*names, heading, "cohort", "left out"], cells, left=len(names)))
     devices = "Counts of devices are rounded too, unless you have an admin token."
     records = (
         "Counts of records are rounded, and in effects each arm's by itself, so that their sum may differ a little."

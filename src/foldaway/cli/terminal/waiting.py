@@ -77,7 +77,10 @@ def who(about: dict[str, Any]) -> str:
     if stage == "replying" and about["deadline"] is not None:
         stage += f"{' until' if about['deadline'] > time.time() else '; its deadline was'} {_moment(about['deadline'])}"
     table = text_table(["arm", *headings], rows, left=1) if rows else "Devices are not counted: see `release`."
-    return "\n\n".join([f"federated ({about['mode']}), {stage}\n{table}", *map(in_lines, _notes(about))])
+    tables = [f"federated ({about['mode']}), {stage}\n{table}"]
+    if sites := about.get("sites"):
+        tables.append(text_table(["site", "units"], [[site, f"{n:,}"] for site, n in sites.items()]))
+    return "\n\n".join([*tables, *map(in_lines, _notes(about))])
 
 
 def _notes(about: dict[str, Any]) -> Iterator[str]:

@@ -143,9 +143,9 @@ class Course:
         if self._replies and seen.stage == "open":  # whether it can begin is seen from the moments
             why = "its devices reply once it is ending, and that takes time" if seen.is_over else None
         elif seen.is_over:
-            why = self.too_few_reports(self._countable(seen))
+            why = self.too_few_reports(seen.devices, self._countable(seen))
         # If every enrolled device still sends its report.
-        elif few := self.too_few_reports(Counter(seen.devices.reported) | Counter(seen.devices.enrolled)):
+        elif few := self.too_few_reports(seen.devices, Counter(seen.devices.reported) | Counter(seen.devices.enrolled)):
             why = f"{few}, with all that can still come"
         if why is not None:
             raise would_be_without_effects(self._plan.name, why, federated=seen.is_over)
@@ -177,12 +177,12 @@ class Course:
             return None
         if ending.without_effects:
             return End()
-        few = self.too_few_reports(self._countable(seen))
+        few = self.too_few_reports(seen.devices, self._countable(seen))
         return End() if few is None else WaitOn(few)
 
     def ends(self, seen: Situation, included: Sequence[int], published: bool) -> WaitOn | End:
         """All that counts is durable, with devices so included in the tallies, by arm: whether it ends now."""
-        why = self.too_few_reports(seen.devices.reported)
+        why = self.too_few_reports(seen.devices)
         if self._replies and not published:
             why = self._too_few_moments(included) or "nothing was published to devices"
         wanted = seen.ending is not None and seen.ending.without_effects
@@ -205,17 +205,21 @@ class Course:
 
     def outlook(self, seen: Situation) -> str | None:
         """What a trial that waits for reports is heading for, if that is no effects."""
-        few = self.too_few_reports(seen.devices.reported)
+        few = self.too_few_reports(seen.devices)
         if seen.stage != "replying" or seen.ending is None or few is None:
             return None
         if seen.ending.without_effects:
             return f"as was asked for, the trial will end at its deadline even without effects, and as yet {few}."
         return waits_on(self._plan.name, few) if seen.is_over else None
 
-    def too_few_reports(self, reported: Mapping[str, int]) -> str | None:
-        """Why so many reports, by arm, give no effects, if they do not; of a release, its noise decides that."""
+    def too_few_reports(self, devices: Devices, reported: Mapping[str, int] | None = None) -> str | None:
+        """Why these reports, or so many by arm, give no effects, if they do not; of a release, its noise decides."""
         if self._plan.release is not None:
             return None
+        reported = devices.reported if reported is None else reported
+        if len(devices.sites) < (least_sites := self._federated.sites or 0):
+            least = f"reports of {many(least_sites, 'site')} (the plan's `federated.sites`)"
+            return f"effects need {least}, and {many(len(devices.sites), 'site')} reported"
         counts = {arm: reported[arm] for arm in self._plan.arms}
         if cohort.may_tell(self._privacy, cohort.Census({arm: [n] for arm, n in counts.items()}), None):
             return None

@@ -77,8 +77,8 @@ def described(plan: Plan) -> list[str]:
     mode = mode_of(plan)
     return [
         f"Federated, {mode.name}: {mode.described(plan)}",
-        " ".join(_counted(plan)),
-        " ".join(_kept_for(plan)),
+        " ".join(_of_sites(plan) if plan.sites_only else _counted(plan)),
+        *([] if plan.sites_only else [" ".join(_kept_for(plan))]),
         f"Kept on the coordinator: {empty_holding(plan).size:,} numbers about the records, however many there are, "
         "and a hash of each message's random number.",
     ]
@@ -102,6 +102,21 @@ def _counted(plan: Plan) -> Iterator[str]:
         yield f"Nothing is published to devices unless every arm has moments of {least}."
     fewest = many(privacy.smallest_cell, "device")
     yield f"There are no effects unless every arm has reports of {fewest} (`smallest_cell`)."
+    yield from _least_sites(plan)
+
+
+def _of_sites(plan: Plan) -> Iterator[str]:
+    """The same where only sites take part."""
+    privacy = plan.privacy
+    yield "The coordinator stores a site's tallies at once."
+    fewest = f"{many(privacy.cohort, 'unit')} in all (`cohort`), and {privacy.smallest_cell:,} in every arm"
+    yield f"There are no effects without {fewest} (`smallest_cell`)."
+    yield from _least_sites(plan)
+
+
+def _least_sites(plan: Plan) -> Iterator[str]:
+    if plan.federated is not None and plan.federated.sites is not None:
+        yield f"There are no effects before {many(plan.federated.sites, 'site')} reported (`federated.sites`)."
 
 
 def _kept_for(plan: Plan) -> Iterator[str]:

@@ -117,6 +117,9 @@ def notes_on(share: Share, devices: Devices, door: Door) -> Iterator[str]:
     who = "Units that have reported, at sites or on devices" if at_sites else "Devices that have reported"
     one = "device or site" if at_sites else "device"
     yield f"{who}: {told(enrolled - missing, enrolled)} enrolled ({by_arm}).{door.caveat}"
+    if devices.sites:
+        units = ", ".join(f"{site} {many(door.devices(n), 'unit')}" for site, n in devices.sites.items())
+        yield f"Sites that have reported: {units}."
     if missing:
         yield (
             f"{many(door.devices(missing), 'missing report')}: their records are in no effect. If who "

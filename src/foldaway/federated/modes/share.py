@@ -41,14 +41,17 @@ class Devices(msgspec.Struct, frozen=True):
     Attributes:
         enrolled: Devices that have joined.
         reported: Those whose report is durable.
+        sites: The units of the sites that have reported, by the sites' names.
     """
 
     enrolled: dict[str, int]
     reported: dict[str, int]
+    sites: dict[str, int] = {}
 
     def with_reports(self, more: Mapping[str, int]) -> Devices:
         """With so many more reports."""
-        return Devices(self.enrolled, {arm: n + more.get(arm, 0) for arm, n in self.reported.items()})
+        reported = {arm: n + more.get(arm, 0) for arm, n in self.reported.items()}
+        return msgspec.structs.replace(self, reported=reported)
 
     @property
     def missing(self) -> dict[str, int]:
@@ -60,7 +63,8 @@ def units_of(trial: Trial) -> Counter[str]:
     """How many units a site's tallies are of, by arm."""
     if not trial.seen.hashes:  # the tallies count them
         return Counter(trial.tallies.census().units())
-    return Counter(dict(zip(trial.plan.arms, trial.seen.by_group(1)[0, :, 0].tolist(), strict=True)))
+    by_arm = trial.seen.by_group(1)[0, :, 0].reshape(trial.seen.strata, -1).sum(axis=0)
+    return Counter(dict(zip(trial.plan.arms, by_arm.tolist(), strict=True)))
 
 
 class ShareState(msgspec.Struct, array_like=True):

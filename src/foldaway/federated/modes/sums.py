@@ -31,6 +31,7 @@ from foldaway.plan import Plan
 from foldaway.records.faults import Faults
 from foldaway.tallies import grouped_of
 from foldaway.tallies.predictor import predictor_of
+from foldaway.tallies.sums import Sums
 from foldaway.trial import Trial
 
 
@@ -47,11 +48,11 @@ class SumsByGroup(OneRound, SiteMode):
         alone, and so for units that have an outcome which may be missing; how many of these have one that is not zero
         is not asked, since no rule may depend on values.
         """
-        places, plan = site_groups(trial), trial.plan
-        sums = grouped_of(trial.tallies).plain().regrouped(len(places))
+        places, cells = site_groups(trial), _cells(trial)
+        sums = cells.regrouped(len(places))
 
         def spread(counts: Floats) -> bytes:
-            over = np.zeros((len(plan.arms), plan.groups, *counts.shape[2:]))
+            over = np.zeros((cells.shape.arms, cells.shape.groups, *counts.shape[2:]))
             over[:, places] = counts
             return packed(over)
 
@@ -74,7 +75,8 @@ class SumsByGroup(OneRound, SiteMode):
         """
         message, plan = decoded(data, SiteSums, most=None), share.plan
         arms, columns = len(plan.arms), _columns(plan)
-        records = unpacked(message.records, arms * plan.groups).reshape(arms, plan.groups)
+        here = _cells(share.trial).shape
+        records = unpacked(message.records, here.arms * here.groups).reshape(here.arms, here.groups)
         sums = unpacked(message.sums, records.size * columns).reshape(*records.shape, columns)
         if (message.present is msgspec.UNSET) == plan.lacking:
             raise MessageError("the message must count who has each outcome if, and only if, these may be missing.")
@@ -83,7 +85,7 @@ class SumsByGroup(OneRound, SiteMode):
             present = unpacked(message.present, present.size).reshape(present.shape)
         by_column = np.tile(present, columns // len(plan.values))
         there = records > 0
-        most = records.sum(axis=1)
+        most, filled = (each.sum(axis=1).reshape(-1, arms).sum(axis=0) for each in (records, there))
         counts = np.concatenate([records[..., None], present], axis=-1)
         if np.any(counts < 0) or np.any(counts != np.floor(counts)) or np.any(sums[by_column == 0]):
             raise MessageError("the message's counts of records do not fit its sums.")
@@ -96,7 +98,7 @@ class SumsByGroup(OneRound, SiteMode):
         units = np.array(message.units)
         if len(units) != arms or np.any(units > most):
             raise MessageError("the message's counts of units do not fit its records.")
-        if np.any(units < plan.privacy.smallest_cell * np.count_nonzero(there, axis=1)):
+        if np.any(units < plan.privacy.smallest_cell * filled):
             raise MessageError("the message has groups of fewer units than the plan's `smallest_cell`.")
         share.require_of_units(message.units, most.astype(int).tolist())
         with np.errstate(invalid="ignore"):  # where nobody has an outcome, there is no mean
@@ -151,8 +153,11 @@ class SumsByGroup(OneRound, SiteMode):
         (message,) = self.longest(plan)
         sums, size = many(_columns(plan), "sum"), many(len(encoded(message)), "byte")
         least = many(plan.privacy.smallest_cell, "unit")
-        sent = f"counts and sums by arm and group, of at least {least} each,"
+        by = "arm" if plan.strata is None else "stratum, arm"
+        sent = f"counts and sums by {by} and group, of at least {least} each,"
         site = "" if plan.unit is None else f"{site_sentence(plan, sent)} "
+        if plan.sites_only:
+            return f"no device takes part, only sites. {site.rstrip()}"
         return (
             f"a device draws one of {plan.groups:,} groups at random. It keeps a count and {sums}, and no "
             f"record. It sends them once, in at most {size}. {site}Where an arm's group has one device, the "
@@ -170,14 +175,22 @@ def site_groups(trial: Trial) -> NDArray[np.int64]:
 
     A small site has units for a few groups only. Its key says where these begin, so that sites fill different ones.
     """
-    units, groups = trial.seen.by_group(trial.plan.groups), trial.plan.groups
-    if np.any((grouped_of(trial.tallies).records > 0) > (units[0] > 0)):
+    sums = _cells(trial)
+    most = groups = sums.shape.groups
+    units = trial.seen.by_group(groups)
+    if np.any((sums.records > 0) > (units[0] > 0)):
         raise StateError("the units of these records were not counted, so nothing is sent: fold them with fold_site.")
     while groups > 1 and np.any((units > 0) & (units < trial.plan.privacy.smallest_cell)):
         groups //= 2
         units = units.reshape(*units.shape[:2], 2, groups).sum(axis=2)
-    step = trial.plan.groups // groups
+    step = most // groups
     return (Secret(trial.key).offset(step) + step * np.arange(groups)).astype(np.int64)
+
+
+def _cells(trial: Trial) -> Sums:
+    """What sites send: sums by arm and group, or, where the plan has strata, by stratum, arm and group."""
+    held = grouped_of(trial.tallies)
+    return held.plain() if held.strata is None else held.strata.plain()
 
 
 def _columns(plan: Plan) -> int:

@@ -87,6 +87,7 @@ def fold_site(
             f"{least_to_publish(plan.privacy):,} units (the plan's `cohort` or `smallest_cell`) of an arm stay here: "
             "they would say too much about each. Fold the records of several sites together."
         )
+    _require_strata(trial)
     _require_outcomes(trial)
     return trial
 
@@ -105,13 +106,30 @@ def lacking(trial: Trial) -> dict[str, dict[str, int]]:
     }
 
 
+def _require_strata(trial: Trial) -> None:
+    """Refuse a stratum in which an arm has only a few units."""
+    plan, least = trial.plan, trial.plan.privacy.smallest_cell
+    if plan.strata is None:
+        return
+    for place, units in enumerate(trial.seen.by_group(1)[0, :, 0].tolist()):
+        if 0 < units < least:
+            stratum, arm = (
+                list(plan.strata.probabilities)[place // len(plan.arms)],
+                list(plan.arms)[place % len(plan.arms)],
+            )
+            raise RecordError(
+                f"the stratum {stratum} has only {many(units, 'unit')} in the arm {arm} at this site, and a sum over "
+                f"fewer than {least:,} (the plan's `smallest_cell`) stays here: it would say too much about each."
+            )
+
+
 def _require_outcomes(trial: Trial) -> None:
     """Refuse an outcome that only a few units of an arm have: its sum would say too much about each."""
     plan, least = trial.plan, trial.plan.privacy.smallest_cell
     for value, counts in zip(
         trial.seen.values, trial.seen.by_group(1)[1:, :, 0] if trial.seen.values else (), strict=True
     ):
-        for arm, units in zip(plan.arms, counts.tolist(), strict=True):
+        for arm, units in zip(list(plan.arms) * trial.seen.strata, counts.tolist(), strict=True):
             if 0 < units < least:
                 have = f"{many(units, 'unit')} of the arm {arm} at this site {'has' if units == 1 else 'have'}"
                 raise RecordError(

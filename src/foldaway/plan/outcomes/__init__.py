@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from foldaway.plan.outcomes.binning import Binning
 from foldaway.plan.outcomes.bins import Bins
+from foldaway.plan.outcomes.bounded import Bounded
 from foldaway.plan.outcomes.domain import Domain
 from foldaway.plan.outcomes.exits import Exits
 from foldaway.plan.outcomes.mean import Mean
@@ -27,6 +28,7 @@ __all__ = [
     "KINDS",
     "Binning",
     "Bins",
+    "Bounded",
     "Domain",
     "Exits",
     "Mean",

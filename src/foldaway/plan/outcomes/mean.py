@@ -8,19 +8,21 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from foldaway.numerics.block import LARGEST
-from foldaway.plan.outcomes.outcome import Column, Outcome
+from foldaway.plan.outcomes.bounded import Bounded
+from foldaway.plan.outcomes.outcome import Column
 from foldaway.plan.outcomes.value import Value
 
 Cap = Annotated[tuple[float, float], Meta(description="the lowest and the highest number, as in [0, 500]")]
 
 
-class Mean(Outcome, frozen=True):
+class Mean(Bounded, frozen=True):
     """The mean of a column per record. A bare column name is short for it.
 
     Attributes:
         column: The column.
         cap: Values below the first number count as that, values above the second as that (a winsorised mean): one
-            huge purchase then says no more than a large one.
+            huge purchase then says no more than a large one. Unlike `bounds`, a cap is of this outcome alone: others of
+            the column have its values as they are, and nothing is counted.
 
     Example:
         >>> Mean("revenue", cap=(0, 500)).name

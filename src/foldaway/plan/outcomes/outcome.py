@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from foldaway.errors import PlanError, did_you_mean
+from foldaway.plan.limits import Limits
 from foldaway.plan.outcomes.binning import Binning
 from foldaway.plan.outcomes.domain import Domain
 from foldaway.plan.outcomes.value import Value
@@ -93,6 +94,11 @@ class Outcome(Part, frozen=True, kw_only=True):
     @property
     def domains(self) -> Mapping[str, Domain]:
         """By column, what its numbers may be, where not every number makes sense."""
+        return {}
+
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """By column, the bounds that the plan gives it here."""
         return {}
 
     @property

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import ClassVar
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar
 
+from msgspec import Meta
+
+from foldaway.plan.limits import Beyond, Limits
 from foldaway.plan.outcomes.outcome import Column, Outcome
 from foldaway.plan.outcomes.value import Value
+from foldaway.plan.part import Fixed
 from foldaway.plan.vocabulary import SUMS_ALONE, Need
+
+Bounds = Annotated[
+    Mapping[str, tuple[float, float]],
+    Meta(description="a table with the lowest and the highest value of a column, as in {clicks = [0, 10]}"),
+]
 
 
 class Ratio(Outcome, frozen=True):
@@ -16,6 +25,8 @@ class Ratio(Outcome, frozen=True):
     Attributes:
         numerator: The column above the line.
         denominator: The column below it.
+        bounds: By column, its lowest and its highest value, as other outcomes have them for theirs.
+        beyond: What happens to values beyond them: ``"clip"`` them, counted by arm, or ``"refuse"`` them as faulty.
 
     Example:
         >>> Ratio("clicks", "views").name
@@ -29,6 +40,13 @@ class Ratio(Outcome, frozen=True):
 
     numerator: Column
     denominator: Column
+    bounds: Bounds = Fixed()
+    beyond: Beyond = "clip"
+
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """Those of its columns that have bounds."""
+        return {column: Limits(bounds, self.beyond) for column, bounds in self.bounds.items()}
 
     @property
     def values(self) -> tuple[Value, ...]:
@@ -48,3 +66,7 @@ class Ratio(Outcome, frozen=True):
         yield from super().faults()
         if self.numerator == self.denominator:
             yield f"the ratio of {self.numerator!r} to itself is always 1: name two columns."
+        if others := [column for column in self.bounds if column not in (self.numerator, self.denominator)]:
+            yield f"the bounds of {self.default_name!r} name {others[0]!r}, which is neither of its columns."
+        if self.beyond != "clip" and not self.bounds:
+            yield f"`beyond` of {self.default_name!r} needs `bounds`."

@@ -8,13 +8,14 @@ from typing import Annotated, ClassVar, get_args
 
 from msgspec import Meta
 
-from foldaway.plan.outcomes.outcome import Column, Outcome
+from foldaway.plan.outcomes.bounded import Bounded
+from foldaway.plan.outcomes.outcome import Column
 from foldaway.plan.outcomes.value import Test, Value
 
 Threshold = Annotated[float, Meta(description="a number")]
 
 
-class Share(Outcome, frozen=True):
+class Share(Bounded, frozen=True):
     """The share of records whose column is above a number, below it, or equal to it. It names one of the three.
 
     Its relative effect is the risk ratio less 1, and its rows have an odds ratio as well.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from foldaway.plan.outcomes.outcome import Column, Outcome
+from foldaway.plan.outcomes.bounded import Bounded
+from foldaway.plan.outcomes.outcome import Column
 from foldaway.plan.outcomes.value import Value
 from foldaway.plan.part import Count
 from foldaway.plan.vocabulary import SUMS_ALONE, TOTAL, Need
@@ -13,7 +14,7 @@ from foldaway.plan.vocabulary import SUMS_ALONE, TOTAL, Need
 _COUNTED = Need(lambda plan: plan.weight is None, "{name!r} is a sum over unweighted records: leave out `weight`.")
 
 
-class Total(Outcome, frozen=True):
+class Total(Bounded, frozen=True):
     """The total of a column per assigned unit: Σv of an arm over the arm's probability.
 
     It needs no denominator. So it is the right question where the treatment changes how many records a unit has, such

@@ -54,6 +54,7 @@ class Federated(msgspec.Struct, frozen=True):
         integrity: In mode scores, once it has ended: whether the replies add up to the moments.
         note: Why a trial has ended without effects, if it has; or that it is heading for none, or waits on for that.
         with_moments: In mode scores, until it has ended: devices whose moments are durable, and so in the coefficients.
+        sites: Of a plan for sites, the units of each that has reported, by the label of the site's token.
     """
 
     mode: str
@@ -65,6 +66,7 @@ class Federated(msgspec.Struct, frozen=True):
     integrity: Integrity | None = None
     note: str | None = None
     with_moments: dict[str, int] | None = None
+    sites: dict[str, int] | None = None
 
     @classmethod
     def of(cls, plan: Plan, seen: Situation) -> Self:
@@ -73,12 +75,13 @@ class Federated(msgspec.Struct, frozen=True):
         counts = devices.enrolled, devices.reported, devices.missing
         enrolled, reported, missing = (dict(each) if plan.release is None else {} for each in counts)
         note = Course(plan).outlook(seen)
-        return cls(mode_of(plan).name, seen.stage, enrolled, reported, missing, deadline, note=note)
+        sites = None if plan.unit is None or plan.release is not None else devices.sites
+        return cls(mode_of(plan).name, seen.stage, enrolled, reported, missing, deadline, note=note, sites=sites)
 
     def rounded(self) -> Self:
         """For whoever may only read: a count that grows by one would tell the arm of the device that just joined."""
-        counts = {name: getattr(self, name) for name in ("enrolled", "reported", "missing", "with_moments")}
-        told = {name: n and {arm: TOLD.devices(n[arm]) for arm in n} for name, n in counts.items()}
+        counts = {name: getattr(self, name) for name in ("enrolled", "reported", "missing", "with_moments", "sites")}
+        told = {name: n and {each: TOLD.devices(n[each]) for each in n} for name, n in counts.items()}
         return msgspec.structs.replace(self, **told)
 
 

@@ -180,9 +180,10 @@ def _read(bodies: Bodies, kind: type[Sent]) -> tuple[list[Outcome], dict[int, Se
 def _enrol(table: DeviceTable, share: Share, bodies: Bodies) -> list[Outcome]:
     """Register the numbers of devices that join, and say of each what became of it."""
     plan = share.plan
-    if plan.lacking:
+    if plan.sites_only:
         no_devices = MessageError(
-            "no device can join this trial, because its plan allows outcomes to be missing, which only sites can count."
+            "no device can join this trial: its plan has `strata`, or allows outcomes to be missing, and only sites "
+            "can say where or of whom."
         )
         return [no_devices for _ in bodies]
     outcomes, messages = _read(bodies, Enrolment)

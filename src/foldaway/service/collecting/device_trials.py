@@ -123,7 +123,7 @@ class DeviceTrials:
             raise TooEarly(Course(plan).outlook(seen) or waiting)
         if mode_of(plan).replies:
             raise TooEarly("devices send their scores when the trial ends; there are no effects before.")
-        if (few := Course(plan).too_few_reports(seen.devices.reported)) is not None:
+        if (few := Course(plan).too_few_reports(seen.devices)) is not None:
             raise TooEarly(f"no effects yet: {few}.")
         return seen
 

@@ -24,6 +24,7 @@ from foldaway.plan import Plan
 from foldaway.service.database.seals import SealedTable
 from foldaway.service.database.shard_table import read_versions, write_shard
 from foldaway.service.database.tables import DEVICES, ENDINGS, NUMBERS, TRIALS, Change, insert_new, parts
+from foldaway.service.database.token_table import units_by_site
 from foldaway.service.database.trial_table import read_trial
 
 
@@ -195,7 +196,7 @@ def _situation(connection: sa.Connection, plan: Plan, *, lock: bool = False) -> 
     enrolled, reported = (dict.fromkeys(plan.arms, 0) for _ in range(2))
     enrolled |= {count.arm: count.enrolled for count in counts}
     reported |= {count.arm: count.reported for count in counts}
-    devices = Devices(enrolled, reported)
+    devices = Devices(enrolled, reported, {} if plan.unit is None else units_by_site(connection, plan.name))
     return Situation(stage, None if ending is None else Ending(*ending), devices, Counter(), time.time())
 
 

@@ -100,6 +100,18 @@ def spent() -> sa.ColumnElement[bool]:
     return TOKENS.c.revoked | sa.func.coalesce(TOKENS.c.expires <= time.time(), sa.false())
 
 
+def units_by_site(connection: sa.Connection, trial: str) -> dict[str, int]:
+    """The units that each site of a trial has brought; a site is called by the label of its tokens, or by their id."""
+    query = (
+        sa.select(TOKENS).where(TOKENS.c.trial == trial, TOKENS.c.brought > 0).order_by(TOKENS.c.created, TOKENS.c.id)
+    )
+    units: dict[str, int] = {}
+    for row in connection.execute(query):
+        site = row.label or f"site {row.id[:6]}"
+        units[site] = units.get(site, 0) + row.brought
+    return units
+
+
 def bringing(token: str, units: int) -> Change:
     """Counts, in a transaction, units that a site brings under its token; MessageError if these are too many."""
     return partial(_bring, token=token, units=units)
