@@ -33,6 +33,7 @@ import typer.main
 from foldaway import cli
 from forked import ask
 from measured import measured
+from traced import WRITTEN_TO, Tracer
 
 
 class Commands:
@@ -198,6 +199,11 @@ def _become_command(words: list[str], environment: dict[str, str], folder: str, 
         sys.stdout, sys.stderr = (open(number, "w", closefd=False) for number in (1, 2))  # noqa: SIM115
         sys.argv = ["foldaway", *words]
         coverage.process_startup()  # if the environment says so
+        if WRITTEN_TO in environment:
+            with Tracer() as tracer:
+                code = cli.exit_code()
+            tracer.write(Path(environment[WRITTEN_TO]))
+            os._exit(code)
         cli.main()
     except BaseException:
         sys.excepthook(*sys.exc_info())

@@ -24,6 +24,7 @@ import pyarrow as pa
 from foldaway.client import Client
 from measured import measured as in_environment
 from postgres import free_port
+from traced import WRITTEN_TO, RequestTracer
 
 KEY = bytes(range(32)).hex()
 
@@ -330,6 +331,8 @@ def _fork_servers() -> None:
                 setattr(type(mode).results, "__defaults__", (OWN,))  # noqa: B010
             if KILLED in environment:
                 _kill_at(*environment[KILLED].split(":", 1))
+            if WRITTEN_TO in environment:
+                RequestTracer(Path(environment[WRITTEN_TO])).__enter__()
             _become_server(cli.main, arguments, out, err)
         print(pid, flush=True)
 

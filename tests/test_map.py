@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
-from test_rooms import ROOMS, SOURCE, room_of
+from test_rooms import ROOMS, SOURCE
 
 GUIDE = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 # What a map need not explain.
@@ -40,25 +38,3 @@ def test_files_that_the_guide_names_exist() -> None:
     there = [(root / name).exists() or (SOURCE / name).exists() for name in sorted(named)]
     missing = [name for name, exists in zip(sorted(named), there, strict=True) if not exists]
     assert missing == []
-
-
-WALKS = re.findall(
-    r"\*\*(.+?)\*\*.*?\nDown: (.+?)\nUp.*?: (.+?)(?:\n\n|\s*\Z)", section("Four walks through the house"), re.DOTALL
-)
-
-
-def depths(way: str) -> list[int]:
-    """How far down the house each file of a way lies."""
-    modules = [name.removesuffix(".py").removesuffix("/__init__") for name in re.findall(r"`([^`]+\.py)`", way)]
-    rooms = [room_of("foldaway." + module.replace("/", ".")) for module in modules]
-    return [ROOMS.index(room) for room in rooms if room is not None]
-
-
-@pytest.mark.parametrize(("name", "down", "up"), WALKS, ids=[walk[0] for walk in WALKS])
-def test_a_walk_goes_down_once_and_comes_up_once(name: str, down: str, up: str) -> None:
-    assert depths(down) == sorted(depths(down))
-    assert depths(up) == sorted(depths(up), reverse=True)
-
-
-def test_there_are_four_walks() -> None:
-    assert len(WALKS) == 4
