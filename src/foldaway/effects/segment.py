@@ -100,7 +100,7 @@ class Segments(tuple[BySegment, ...], Tabular):
 
     Example:
         >>> import foldaway as fa
-        >>> parts = {"segments": ["c"], "levels": {"c": ["p", "q"]}}
+        >>> parts = {"segments": [{"column": "c", "levels": ["p", "q"]}]}
         >>> plan = fa.Plan(name="demo", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], **parts)
         >>> trial = fa.Trial(plan)
         >>> trial.fold({"g": ["a", "b"] * 60, "y": [float(i % 7) for i in range(120)], "c": ["p", "q", "q"] * 40})

@@ -87,7 +87,7 @@ class Columns(tuple[str, ...]):
         >>> tuple(covariates), covariates.levels
         (('age', 'country'), {'country': ('de', 'fr')})
         >>> covariates.written()
-        ['age', {'column': 'country', 'levels': ['de', 'fr']}]
+        ['age', {'column': 'country', 'levels': ('de', 'fr')}]
     """
 
     parts: tuple[Covariate | Segment, ...]

@@ -18,6 +18,7 @@ from foldaway.federated.messages import GroupSums, packed
 from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.share import Share
 from foldaway.plan.arms import device_group
+from foldaway.plan.groups import units_for
 from foldaway.tallies import Lean
 from foldaway.tallies.sums import Sums
 from sizes import mostly_slow
@@ -42,7 +43,9 @@ class Case:
         self.plan = federated(given, "sums", expected_units=320)
         # Of records a trial knows how many carry an outcome, by which uneven arms are compared: devices do not.
         even = dict.fromkeys(self.plan.arms, 1 / len(self.plan.arms))
+        alike = units_for(self.plan.groups, min(even.values()), self.plan.privacy.smallest_cell)  # as many groups
         settings = {**msgspec.structs.asdict(self.plan), "federated": None, "unit": "unit", "arms": even}
+        settings["expected_units"] = alike
         self.kept = fa.Plan(**settings)
         self.trial = self.folded(self.rows)
         self.devices = devices_of(self.plan, self.rows)

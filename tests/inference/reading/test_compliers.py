@@ -127,7 +127,7 @@ def test_it_is_told_rounded_and_never_leads() -> None:
 
 
 def test_bad_plans() -> None:
-    wrong: list[dict[str, Any]] = [{"moments": {}}, {"release": 1.0, "bounds": {"y": (0, 1), "d": (0, 1)}}]
+    wrong: list[dict[str, Any]] = [{"moments": {}}, {"release": 1.0, "outcomes": [fa.Mean("y", bounds=(0, 1))]}]
     for more in wrong:
         with pytest.raises(fa.PlanError, match=r"^`received` needs sums by group, and cannot be combined .*\.$"):
             fa.Plan(**{**SETTINGS, **more})

@@ -39,7 +39,7 @@ def dealt(plan: Plan) -> Iterator[Dealt]:
     Example:
         >>> plan = Plan(name="demo", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], unit="u", expected_units=5_000)
         >>> list(dealt(plan))
-        [Dealt(what='arm', groups=128, parts=1)]
+        [Dealt(what='arm', groups=128, parts=1.0)]
     """
     held = grouped_of(empty_holding(plan))
     strata = 1 if plan.strata is None else len(plan.strata.probabilities)

@@ -46,7 +46,8 @@ def summary(plan: Plan, more: Sequence[str] = ()) -> str:
 
 
 def _roles(plan: Plan) -> list[list[str]]:
-    said = {arm: f" ({', '.join(values)})" for arm, values in plan.arms.said.items() if values != (arm,)}
+    others = {arm: values for arm, values in plan.arms.said.items() if values != (arm,)}
+    said = {arm: f" (written {', '.join(map(repr, values))})" for arm, values in others.items()}
     arms = ", ".join(f"{name}{said.get(name, '')}: {share:.4g}" for name, share in plan.arms.items())
     rows = [[plan.arm, "arm", f'{arms}; "{plan.control}" is the control arm']]
     for outcome in plan.outcomes:

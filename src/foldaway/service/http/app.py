@@ -66,7 +66,8 @@ def make_app(
 
     app = Litestar(
         [
-            _options,
+            _options(["/v1/trials", "/v1/tokens"], "POST"),
+            _options(["/v1/trials/{name:str}"], "DELETE"),
             *page_routes(),
             *_operation(access),
             *trial_routes(access, patience),
@@ -96,10 +97,14 @@ def make_app(
     return log_requests(closed_if_unread(answering), metrics, quiet=quiet)
 
 
-@route(["/v1/trials", "/v1/tokens"], http_method=HttpMethod.OPTIONS, status_code=204, include_in_schema=False)
-async def _options() -> Response[None]:
+def _options(paths: list[str], second: str) -> Any:
     """What the framework would say by itself, but for addresses that take two methods it names only the first."""
-    return Response(None, headers={"Allow": "GET, OPTIONS, POST"})
+
+    @route(paths, http_method=HttpMethod.OPTIONS, status_code=204, include_in_schema=False)
+    async def options() -> Response[None]:
+        return Response(None, headers={"Allow": ", ".join(sorted({"GET", "OPTIONS", second}))})
+
+    return options
 
 
 def _operation(access: Access) -> list[Any]:
