@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from foldaway.sources.runs.folding import fold_files
     from foldaway.trial import Trial
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Coefficients",
