@@ -49,9 +49,12 @@ help: ## list these targets
 demo: $(RUN) ## simulate a trial, stream it through, show its effects, what is left of its records, and its report
 	$(BIN)/foldaway demo $(ARGS)
 
-test: $(DEV) ## run the tests and doctests with coverage, all but the longest
+# Measuring coverage takes a quarter of the time, so that is done where changes are accepted.
+COVERAGE := $(if $(CI),--cov --cov-report=term)
+
+test: $(DEV) ## run the tests and doctests, all but the longest; with CI set, also measure coverage
 	@tools/install_test_services.sh
-	$(PYTEST) -m "not slow" --cov --cov-report=term $(ARGS); ran=$$?; $(MISSING) && exit $$ran
+	$(PYTEST) -m "not slow" $(COVERAGE) $(ARGS); ran=$$?; $(MISSING) && exit $$ran
 
 long: $(DEV) ## run the longest tests: many kills, much data, further cases
 	@tools/install_test_services.sh
