@@ -156,7 +156,7 @@ def columns_of_numbers(plan: Plan) -> list[str]:
     return [*KEYS[len(TEXTS) :], *(f"s{place}" for place in range(numbers_in(plan))), *BESIDE]
 
 
-class Answer(NamedTuple):
+class QueryAnswer(NamedTuple):
     """What an answer comes to.
 
     Attributes:
@@ -172,7 +172,7 @@ class Answer(NamedTuple):
     statement: str
 
 
-def read_answer(answer: Any, plan: Plan, group_key: str, levels_key: bytes) -> Answer:
+def read_answer(answer: Any, plan: Plan, group_key: str, levels_key: bytes) -> QueryAnswer:
     """The tallies of an answer.
 
     Args:
@@ -200,7 +200,7 @@ def read_answer(answer: Any, plan: Plan, group_key: str, levels_key: bytes) -> A
     beside = [segment.cells.n for segment in segments] + ([] if cells.strata is None else [cells.strata.n])
     if any(n != cells.n for n in beside):
         raise _damaged("its parts count different numbers of records")
-    return Answer(cells, lines.faults(), lines.units(), lines.statement)
+    return QueryAnswer(cells, lines.faults(), lines.units(), lines.statement)
 
 
 class _Lines:
