@@ -18,7 +18,7 @@ import foldaway as fa
 from foldaway.federated.messages import Coefficients
 from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.share import Devices as Who
-from foldaway.federated.modes.share import Share
+from foldaway.federated.modes.share import ServerShare
 from foldaway.federated.replies.models import frame_of, readings, segments
 from foldaway.federated.replies.published import Published
 from foldaway.numerics.block import Block, Floats
@@ -135,8 +135,8 @@ def intervals(devices: Devices, stays: Floats) -> Iterator[Interval]:
         yield from _read("one-message", drop_out, mode_of(one_plan).results(only, who, None)[0])
 
 
-def _share(plan: fa.Plan, devices: Devices, factors: Floats, here: NDArray[np.bool_]) -> Share:
-    share = Share.of(plan)
+def _share(plan: fa.Plan, devices: Devices, factors: Floats, here: NDArray[np.bool_]) -> ServerShare:
+    share = ServerShare.of(plan)
     sizes = devices.sizes[here].astype(np.int64)
     share.trial.fold_clusters(devices.arm[here], sizes, factors[here])
     share.devices = [int(count) for count in np.bincount(devices.arm[here], minlength=len(ARMS))]

@@ -14,7 +14,7 @@ import foldaway as fa
 from foldaway.effects.door import OWN
 from foldaway.federated.messages import GroupSums, Message, Moments, ScoreReply, Sums, packed
 from foldaway.federated.modes import mode_of
-from foldaway.federated.modes.share import Devices, Share
+from foldaway.federated.modes.share import Devices, ServerShare
 from foldaway.federated.replies.integrity import Integrity
 from foldaway.federated.replies.models import reply
 from foldaway.federated.replies.published import Published
@@ -106,15 +106,15 @@ def batches(items: list[Any], size: int) -> Iterator[list[Any]]:
         yield items[start : start + size]
 
 
-def share_of(plan: fa.Plan, messages: list[Any], size: int = 64) -> Share:
+def share_of(plan: fa.Plan, messages: list[Any], size: int = 64) -> ServerShare:
     """The share of a server that has got these messages, so many at a time."""
-    share, mode = Share.of(plan), mode_of(plan)
+    share, mode = ServerShare.of(plan), mode_of(plan)
     for some in batches(messages, size):
         mode.fold(share, some, [mode.check(share, message, None) for message in some], None)
     return share
 
 
-def with_replies(share: Share, published: Published, messages: list[ScoreReply], size: int = 64) -> Share:
+def with_replies(share: ServerShare, published: Published, messages: list[ScoreReply], size: int = 64) -> ServerShare:
     """The share with these replies."""
     for some in batches(messages, size):
         mode = mode_of(share.plan)
@@ -133,7 +133,7 @@ def everyone(plan: fa.Plan, devices: list[Kept], reported: list[Any] | None = No
 
 
 def results(
-    plan: fa.Plan, share: Share, devices: Devices, published: Published | None = None
+    plan: fa.Plan, share: ServerShare, devices: Devices, published: Published | None = None
 ) -> tuple[fa.Effects, Integrity | None]:
     """The effects of a share, as its plan's mode reads them, and what the replies say about themselves."""
     return mode_of(plan).results(share, devices, published, OWN)

@@ -19,7 +19,7 @@ import numpy as np
 import foldaway as fa
 from foldaway.federated.messages import Enrolment, GroupSums, Message, Moments, ScoreReply, Sums, packed
 from foldaway.federated.modes import mode_of
-from foldaway.federated.modes.share import Share
+from foldaway.federated.modes.share import ServerShare
 from foldaway.federated.replies.models import frame_of, readings
 from foldaway.federated.replies.published import Published
 from foldaway.numerics.linalg import frame_rows
@@ -241,13 +241,13 @@ def _built(plan: fa.Plan, device: dict[str, Any]) -> dict[str, Any]:
     """Messages as JSON; the server takes each."""
     for kind in ("moments", "report"):
         if kind in device:
-            mode_of(plan).check(Share.of(plan), device[kind], None)
+            mode_of(plan).check(ServerShare.of(plan), device[kind], None)
     return {name: msgspec.to_builtins(value) if isinstance(value, Message) else value for name, value in device.items()}
 
 
 def _reply(plan: fa.Plan, devices: Sequence[dict[str, Any]]) -> None:
     """What a server publishes of many devices' moments, and the reply of those here."""
-    share, mode = Share.of(plan), mode_of(plan)
+    share, mode = ServerShare.of(plan), mode_of(plan)
     rng = np.random.default_rng(8)
     for place in range(40):
         arm = list(plan.arms)[place % len(plan.arms)]

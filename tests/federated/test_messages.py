@@ -30,7 +30,7 @@ from foldaway.federated.messages import (
     unpacked,
 )
 from foldaway.federated.modes import MODES, mode_of
-from foldaway.federated.modes.share import Share
+from foldaway.federated.modes.share import ServerShare
 from foldaway.federated.replies.models import in_one_frame, models_of, reply
 from foldaway.federated.replies.published import Published
 from foldaway.plan import vocabulary
@@ -137,7 +137,7 @@ def factor(n: int, seed: int = 1, scale: float = 1.0) -> Any:
     return np.linalg.qr(np.vstack([rows, np.zeros((3, 3))]), mode="r")
 
 
-def refused(share: Share, message: Any) -> str:
+def refused(share: ServerShare, message: Any) -> str:
     before = share.dumps()
     with pytest.raises(MessageError) as told:
         mode_of(share.plan).check(share, message, None)
@@ -147,7 +147,7 @@ def refused(share: Share, message: Any) -> str:
 
 
 def test_factors_that_no_records_have() -> None:
-    share = Share.of(PLAN)
+    share = ServerShare.of(PLAN)
     R = factor(5)
     mode_of(share.plan).check(share, Moments.of(NUMBER, "a", 5, R), None)
     assert "not one of so many records" in refused(share, Moments.of(NUMBER, "a", 6, R))
@@ -160,7 +160,7 @@ def test_factors_that_no_records_have() -> None:
     with pytest.raises(MessageError, match="holds 2 numbers where the plan makes 6"):
         mode_of(share.plan).check(share, Moments(NUMBER, "a", 5, bytes(16)), None)
     plan = federated(fa.Plan(**SMALL, weight="w", covariates=["x"]), "one-message")
-    weighted = Share.of(plan)
+    weighted = ServerShare.of(plan)
     assert "no intercept" in refused(weighted, Moments.of(NUMBER, "a", 5, R * [0, 1, 1]))
 
 

@@ -28,7 +28,7 @@ from foldaway.errors import (
 )
 from foldaway.federated.coordinator.ending import EndRequest
 from foldaway.federated.messages import Enrolment, Received, ScoreReply, Sums, encoded, new_number, packed
-from foldaway.federated.modes.share import Share
+from foldaway.federated.modes.share import ServerShare
 from foldaway.federated.replies.models import reply
 from foldaway.service.collecting.answers import Answer
 from foldaway.service.collecting.record_trials import Sent
@@ -347,7 +347,7 @@ def test_a_site_takes_no_single_device_with_it(service: Service) -> None:
     assert (status.records, service.devices.pending(plan.name)) == (4, 1)
     (shard,) = service.store.shards.all(plan.name)
     assert shard.state is not None
-    assert Share.of(plan, shard.state).trial.counts == {"a": 4, "b": 0}
+    assert ServerShare.of(plan, shard.state).trial.counts == {"a": 4, "b": 0}
     # Lost with the server, it may come again; and it is counted beside the site, once.
     again = Service(service.store, "main", Limits())
     for server in (service, again):

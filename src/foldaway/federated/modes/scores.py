@@ -26,7 +26,7 @@ from foldaway.federated.messages import (
     unpacked,
 )
 from foldaway.federated.modes.mode import Mode, longest_arm
-from foldaway.federated.modes.share import Devices, Share
+from foldaway.federated.modes.share import Devices, ServerShare
 from foldaway.federated.replies.integrity import Integrity, integrity
 from foldaway.federated.replies.models import leverage_of, read_as, segments
 from foldaway.federated.replies.published import Published
@@ -36,13 +36,13 @@ from foldaway.plan import Plan
 from foldaway.plan.analysis import estimators_of
 
 
-class Scores(Mode):
+class ScoresAtTheEnd(Mode):
     """Scores are collected at the end and not kept before: the coordinator needs second moments alone."""
 
     name = "scores"
     reports = ScoreReply
 
-    def check(self, share: Share, message: Any, published: Published | None) -> Floats:
+    def check(self, share: ServerShare, message: Any, published: Published | None) -> Floats:
         """Scores, if they can be those of an arm's records; or the factor in moments."""
         if not isinstance(message, ScoreReply):
             return super().check(share, message, published)
@@ -55,7 +55,7 @@ class Scores(Mode):
         return values
 
     def fold(
-        self, share: Share, messages: Sequence[Any], values: Sequence[Floats], published: Published | None
+        self, share: ServerShare, messages: Sequence[Any], values: Sequence[Floats], published: Published | None
     ) -> None:
         """Add replies up, by arm; or take moments in."""
         if published is None or not messages or isinstance(messages[0], Moments):
@@ -69,7 +69,7 @@ class Scores(Mode):
         share.replies = sums
 
     def results(
-        self, share: Share, devices: Devices, published: Published | None, door: Door = TOLD
+        self, share: ServerShare, devices: Devices, published: Published | None, door: Door = TOLD
     ) -> tuple[Effects, Integrity]:
         """From the moments that were published, and errors from the replies, if these add up to them."""
         assert published is not None, "there are no effects before anything is published"

@@ -76,7 +76,7 @@ class ShareState(msgspec.Struct, array_like=True):
     largest: list[int]
 
 
-class Share:
+class ServerShare:
     """What one server has taken in of a federated trial.
 
     A share is folded into in place; ``copy`` before, where a fold must be undone.
@@ -220,7 +220,7 @@ class Share:
         self._most = None
         return codes, np.array([message.n for message in messages], dtype=np.int64)
 
-    def merge(self, other: Share) -> Self:
+    def merge(self, other: ServerShare) -> Self:
         """The share of both servers."""
         if self.replies is None or other.replies is None:
             replies = other.replies if self.replies is None else self.replies

@@ -40,7 +40,7 @@ _ALONE = 1e-8
 _POWER = {"CR2": -0.5, "CR3": -1.0}
 
 
-class Segment(NamedTuple):
+class ReplySegment(NamedTuple):
     """The part of a reply that belongs to one model: X'E, q by r, plain or corrected for leverage.
 
     Its numbers, and their products with one another, begin at these places among those of all parts.
@@ -64,14 +64,14 @@ def leverage_of(plan: Plan) -> Literal["CR2", "CR3"] | None:
     return None if plan.federated is None else plan.federated.leverage
 
 
-def segments(models: Sequence[Model]) -> list[Segment]:
+def segments(models: Sequence[Model]) -> list[ReplySegment]:
     """The parts of a reply, in order."""
-    parts: list[Segment] = []
+    parts: list[ReplySegment] = []
     start = products_start = 0
     for model in models:
         q, r = model.regressors, 2 if model.intercept else 1
         for corrected in (False,) if model.breads is None else (False, True):
-            parts.append(Segment(model, corrected, q, r, start, products_start))
+            parts.append(ReplySegment(model, corrected, q, r, start, products_start))
             start, products_start = start + q * r, products_start + (q * r) ** 2
     return parts
 
@@ -127,7 +127,7 @@ def frame_of(published: Coefficients, columns: int) -> Floats:
     return F
 
 
-def readings(segment: Segment, arm: int, F: Floats, framed: Floats, k: int) -> tuple[Floats, Floats]:
+def readings(segment: ReplySegment, arm: int, F: Floats, framed: Floats, k: int) -> tuple[Floats, Floats]:
     """X and E of framed rows, as a model reads them: of a device's records, or of an arm's factor."""
     column = k + segment.model.outcome
     delta = unpacked(segment.model.deltas[arm], k)

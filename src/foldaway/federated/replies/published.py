@@ -11,7 +11,7 @@ import numpy as np
 
 from foldaway.errors import StateError
 from foldaway.federated.messages import Coefficients, Model, Stage, packed
-from foldaway.federated.replies.models import Segment, in_one_frame, models_of, readings, segments
+from foldaway.federated.replies.models import ReplySegment, in_one_frame, models_of, readings, segments
 from foldaway.federated.replies.tally import Replies
 from foldaway.keeping.state import pack, unpack
 from foldaway.numerics.block import Floats, Shape
@@ -76,7 +76,7 @@ class Published:
         return cls(plan, [ArmTally.restore(arm, shape, {}) for arm in state.arms], state.models)
 
 
-def _most_scores(arm: ArmTally, place: int, segments: Sequence[Segment]) -> Floats:
+def _most_scores(arm: ArmTally, place: int, segments: Sequence[ReplySegment]) -> Floats:
     """The largest scores that any part of the arm's records can have.
 
     A device's records are among those whose moments are here, so |Σ x e| over them is at most |x| |e| over all

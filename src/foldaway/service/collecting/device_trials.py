@@ -29,7 +29,7 @@ from foldaway.federated.coordinator.ending import (
 )
 from foldaway.federated.messages import Coefficients, Kind, Received
 from foldaway.federated.modes import mode_of
-from foldaway.federated.modes.share import Devices, Share
+from foldaway.federated.modes.share import Devices, ServerShare
 from foldaway.federated.replies.published import Published
 from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import Census, too_early
@@ -283,7 +283,7 @@ class DeviceTrials:
         pending = Counter[str]() if here is None else Counter(here.arrivals.reported)
         return self._table.situation(plan)._replace(pending=pending)
 
-    def whole(self, plan: Plan, *, pending: bool = False) -> tuple[Share, list[ShardRow]]:
+    def whole(self, plan: Plan, *, pending: bool = False) -> tuple[ServerShare, list[ShardRow]]:
         """All servers' shares together, as far as they are durable or, if that counts, pending here; and their rows.
 
         Raises:
@@ -292,10 +292,10 @@ class DeviceTrials:
         collector = self.collector(plan)
         published = collector.published()
         shards = self._store.shards.all(plan.name)
-        whole = collector.live(shards) if pending else Share.of(plan)
+        whole = collector.live(shards) if pending else ServerShare.of(plan)
         for row in shards:
             if row.state is not None and not (pending and row.shard == self._shard):
-                whole = whole.merge(Share.of(plan, row.state, published))
+                whole = whole.merge(ServerShare.of(plan, row.state, published))
         return whole, shards
 
     def plan(self, name: str) -> Plan:
@@ -316,7 +316,7 @@ class DeviceTrials:
         return self._trials[plan.name]
 
 
-def _candidate(share: Share, devices: Devices, published: Published | None) -> Candidate:
+def _candidate(share: ServerShare, devices: Devices, published: Published | None) -> Candidate:
     """What could be told of a federated trial: every device is a unit."""
     plan = share.plan
     census = Census({arm: [devices.reported[arm]] for arm in plan.arms})
