@@ -12,7 +12,7 @@ import pandas as pd
 
 import foldaway as fa
 from foldaway.effects.door import OWN
-from foldaway.federated.messages import GroupSums, Message, Moments, ScoreReply, Sums, packed
+from foldaway.federated.messages import DeviceMessage, DeviceMoments, DeviceSums, GroupSums, ScoreReply, packed
 from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.share import Devices, ServerShare
 from foldaway.federated.replies.integrity import Integrity
@@ -68,19 +68,19 @@ def triangle(rows: Any, weights: Any = None) -> Any:
     return np.linalg.qr(np.vstack([weighted, np.zeros((K, K))]), mode="r")
 
 
-def moments(kept: Kept) -> Moments:
+def moments(kept: Kept) -> DeviceMoments:
     """A device's factor."""
-    return Moments.of(secrets.token_bytes(16), kept.arm, len(kept.rows), triangle(kept.rows, kept.weights))
+    return DeviceMoments.of(secrets.token_bytes(16), kept.arm, len(kept.rows), triangle(kept.rows, kept.weights))
 
 
-def report(plan: fa.Plan, kept: Kept, group: int | None = None) -> Moments | Sums | GroupSums:
+def report(plan: fa.Plan, kept: Kept, group: int | None = None) -> DeviceMoments | DeviceSums | GroupSums:
     """A device's report in the modes of one round; in mode sums in this group, or a random one."""
     if plan.mode == "sums":
         group = secrets.randbelow(plan.groups) if group is None else group
         values = np.column_stack([kept.rows[:, len(plan.regressors) :], adjusted(plan, kept.rows)])
         return GroupSums(secrets.token_bytes(16), kept.arm, len(kept.rows), group, packed(values.sum(axis=0)))
     if plan.mode == "delta":
-        return Sums(secrets.token_bytes(16), kept.arm, len(kept.rows), packed(kept.rows[:, 1:].sum(axis=0)))
+        return DeviceSums(secrets.token_bytes(16), kept.arm, len(kept.rows), packed(kept.rows[:, 1:].sum(axis=0)))
     return moments(kept)
 
 
@@ -124,7 +124,7 @@ def with_replies(share: ServerShare, published: Published, messages: list[ScoreR
 
 def everyone(plan: fa.Plan, devices: list[Kept], reported: list[Any] | None = None) -> Devices:
     """All of them enrolled, and those reported that are given, or all."""
-    present: list[Kept] | list[Message] = devices if reported is None else reported
+    present: list[Kept] | list[DeviceMessage] = devices if reported is None else reported
 
     def count(of: Any) -> dict[str, int]:
         return {arm: sum(each.arm == arm for each in of) for arm in plan.arms}

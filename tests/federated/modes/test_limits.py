@@ -11,7 +11,7 @@ import pytest
 import foldaway as fa
 from foldaway.effects import Effect
 from foldaway.errors import MessageError
-from foldaway.federated.messages import Counted, GroupSums, Moments, Sums, new_number, packed
+from foldaway.federated.messages import Counted, DeviceMoments, DeviceSums, GroupSums, new_number, packed
 from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.share import Devices, ServerShare
 from plans import SMALL
@@ -21,11 +21,11 @@ CLAIMED = 10**5
 
 def message(plan: fa.Plan, arm: str, n: int, mean: float, group: int = 0) -> Counted:
     if plan.mode == "delta":
-        return Sums(new_number(), arm, n, packed(np.array([n * mean])))
+        return DeviceSums(new_number(), arm, n, packed(np.array([n * mean])))
     if plan.mode == "sums":
         return GroupSums(new_number(), arm, n, group, packed(np.array([n * mean])))
     R = np.array([[np.sqrt(n), np.sqrt(n) * mean], [0.0, np.sqrt(n) if n > 1 else 0.0]])
-    return Moments.of(new_number(), arm, n, R)
+    return DeviceMoments.of(new_number(), arm, n, R)
 
 
 def honest(plan: fa.Plan, devices: int = 1000) -> ServerShare:

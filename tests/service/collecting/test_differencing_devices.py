@@ -15,7 +15,7 @@ import pytest
 import foldaway as fa
 from clustered import Kept, moments, report
 from foldaway.federated.coordinator.ending import EndRequest
-from foldaway.federated.messages import Coefficients, Enrolment, Moments, ScoreReply, encoded, new_number, packed
+from foldaway.federated.messages import Coefficients, DeviceMoments, Enrolment, ScoreReply, encoded, new_number, packed
 from foldaway.federated.modes.share import ServerShare
 from foldaway.federated.replies.models import readings, reply
 from foldaway.federated.replies.published import Published
@@ -61,8 +61,8 @@ class Target:
         for number, device in zip(self.numbers, self.devices, strict=True):
             message = moments(device) if kind == "moments" else report(self.plan, device)
             if kind == "reports":
-                assert isinstance(message, Moments)
-                message = Moments(number, message.arm, message.n, message.factor)
+                assert isinstance(message, DeviceMoments)
+                message = DeviceMoments(number, message.arm, message.n, message.factor)
             self.send(kind, [message])
             for state in self.stored():
                 if state.trial.n != self.states[-1].trial.n:

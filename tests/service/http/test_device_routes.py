@@ -18,8 +18,8 @@ from commands import foldaway
 from foldaway.federated.messages import (
     MEDIA_TYPE,
     Coefficients,
+    DeviceMoments,
     Enrolment,
-    Moments,
     ScoreReply,
     decoded,
     encoded,
@@ -143,8 +143,8 @@ def test_refusals(server: Served) -> None:
     trial = Hosted(server, "refusals", "one-message")
     number, kept = trial.numbers[0], trial.kept[0]
     enrolment, message = encoded(Enrolment(number, kept.arm)), report(trial.plan, kept)
-    assert isinstance(message, Moments)
-    own = encoded(Moments(number, message.arm, message.n, message.factor))
+    assert isinstance(message, DeviceMoments)
+    own = encoded(DeviceMoments(number, message.arm, message.n, message.factor))
     assert trial.post("reports", own).status_code == 404
     assert trial.post("enrolments", enrolment).json() == {"repeated": False, "durable": True}
     assert trial.post("enrolments", enrolment).json() == {"repeated": True, "durable": True}
@@ -154,7 +154,10 @@ def test_refusals(server: Served) -> None:
     assert trial.post("enrolments", encoded(Enrolment(new_number(), "nobody"))).status_code == 422
     assert trial.post("moments", own).status_code == 422
     assert trial.post("reports", own[:-1]).status_code == 422
-    assert trial.post("reports", encoded(Moments(number, kept.arm, message.n + 1, message.factor))).status_code == 422
+    assert (
+        trial.post("reports", encoded(DeviceMoments(number, kept.arm, message.n + 1, message.factor))).status_code
+        == 422
+    )
     assert trial.post("reports", own).json() == {"repeated": False, "durable": False}
     assert trial.post("reports", own).json() == {"repeated": True, "durable": False}
     assert server.ask("GET", "/v1/trials/refusals/coefficients", trial.tokens["ingest_token"]).status_code == 409

@@ -11,7 +11,7 @@ import numpy as np
 from foldaway.effects import Effects
 from foldaway.effects.door import TOLD, Door
 from foldaway.errors import MessageError
-from foldaway.federated.messages import Message
+from foldaway.federated.messages import DeviceMessage
 from foldaway.federated.modes.share import ROUNDING, Devices, ServerShare
 from foldaway.federated.replies.integrity import Integrity
 from foldaway.federated.replies.published import Published
@@ -32,7 +32,7 @@ class Mode(ABC):
     """
 
     name: ClassVar[str]
-    reports: ClassVar[type[Message]]
+    reports: ClassVar[type[DeviceMessage]]
 
     @property
     def replies(self) -> bool:
@@ -88,7 +88,7 @@ class Mode(ABC):
         """What a device keeps and sends, for a person."""
 
     @abstractmethod
-    def longest(self, plan: Plan) -> Sequence[Message]:
+    def longest(self, plan: Plan) -> Sequence[DeviceMessage]:
         """The longest messages that a device can send, of each kind."""
 
 

@@ -15,8 +15,8 @@ from foldaway.errors import MessageError, StateError, instead_of, many
 from foldaway.federated.messages import (
     MOST_RECORDS,
     Counted,
-    Moments,
-    Sums,
+    DeviceMoments,
+    DeviceSums,
     encoded,
 )
 from foldaway.federated.modes.mode import Mode, SiteMode, longest_arm
@@ -47,11 +47,11 @@ class OneMessage(OneRound, SiteMode):
     """A device keeps the factor of its records, which says all that clustered errors need; sites send tallies."""
 
     name = "one-message"
-    reports = Moments
+    reports = DeviceMoments
 
-    def longest(self, plan: Plan) -> Sequence[Moments]:
+    def longest(self, plan: Plan) -> Sequence[DeviceMoments]:
         """The factor of as many records as a message may be of."""
-        return [Moments.of(bytes(16), longest_arm(plan), MOST_RECORDS, np.zeros((len(plan.columns),) * 2))]
+        return [DeviceMoments.of(bytes(16), longest_arm(plan), MOST_RECORDS, np.zeros((len(plan.columns),) * 2))]
 
     def from_site(self, trial: Trial) -> bytes:
         """The state, in which every unit is a cluster."""
@@ -83,11 +83,11 @@ class Delta(OneRound):
     """A device keeps sums of its outcomes: enough for a difference of means, by the paper's delta method, alone."""
 
     name = "delta"
-    reports = Sums
+    reports = DeviceSums
 
-    def longest(self, plan: Plan) -> Sequence[Sums]:
+    def longest(self, plan: Plan) -> Sequence[DeviceSums]:
         """The sums of as many records as a message may be of."""
-        return [Sums(bytes(16), longest_arm(plan), MOST_RECORDS, bytes(8 * len(plan.values)))]
+        return [DeviceSums(bytes(16), longest_arm(plan), MOST_RECORDS, bytes(8 * len(plan.values)))]
 
     def described(self, plan: Plan) -> str:
         """The count and the sums."""

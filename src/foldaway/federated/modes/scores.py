@@ -17,9 +17,9 @@ from foldaway.effects.reading import effects_of
 from foldaway.errors import MessageError, TooEarly, many
 from foldaway.federated.messages import (
     MOST_RECORDS,
-    Message,
+    DeviceMessage,
+    DeviceMoments,
     Model,
-    Moments,
     ScoreReply,
     encoded,
     packed,
@@ -58,7 +58,7 @@ class ScoresAtTheEnd(Mode):
         self, share: ServerShare, messages: Sequence[Any], values: Sequence[Floats], published: Published | None
     ) -> None:
         """Add replies up, by arm; or take moments in."""
-        if published is None or not messages or isinstance(messages[0], Moments):
+        if published is None or not messages or isinstance(messages[0], DeviceMoments):
             super().fold(share, messages, values, published)
             return
         sums = published.no_replies() if share.replies is None else list(share.replies)
@@ -102,10 +102,10 @@ class ScoresAtTheEnd(Mode):
             f"{len(plan.arms) * (sums.sums.size + sums.products.size):,} numbers."
         )
 
-    def longest(self, plan: Plan) -> tuple[Moments, Message]:
+    def longest(self, plan: Plan) -> tuple[DeviceMoments, DeviceMessage]:
         """The moments of as many records as a message may be of, and the reply to all models of the plan."""
         arm, columns = longest_arm(plan), len(plan.columns)
-        factor = Moments.of(bytes(16), arm, MOST_RECORDS, np.zeros((columns, columns)), first=False)
+        factor = DeviceMoments.of(bytes(16), arm, MOST_RECORDS, np.zeros((columns, columns)), first=False)
         return factor, ScoreReply(bytes(16), arm, packed(_no_replies(plan).sums))
 
 

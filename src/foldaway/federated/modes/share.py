@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from foldaway.errors import MessageError, StateError
-from foldaway.federated.messages import Counted, Moments
+from foldaway.federated.messages import Counted, DeviceMoments
 from foldaway.federated.replies.published import Published
 from foldaway.federated.replies.tally import Replies
 from foldaway.keeping.cohort import Newcomers
@@ -215,7 +215,7 @@ class ServerShare:
         """Count the devices, and give the messages' arms and numbers of records."""
         codes = np.array([self.code(message.arm) for message in messages], dtype=np.intp)
         for code, message in zip(codes, messages, strict=True):
-            self.devices[code] += not isinstance(message, Moments) or message.first
+            self.devices[code] += not isinstance(message, DeviceMoments) or message.first
             self.largest[code] = max(self.largest[code], message.n)
         self._most = None
         return codes, np.array([message.n for message in messages], dtype=np.int64)

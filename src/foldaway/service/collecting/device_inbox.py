@@ -23,7 +23,7 @@ from foldaway.errors import (
     instead_of,
     many,
 )
-from foldaway.federated.messages import Enrolment, Kind, Moments, Received, Sent, Stage, decoded
+from foldaway.federated.messages import DeviceMoments, Enrolment, Kind, Received, Sent, Stage, decoded
 from foldaway.federated.modes import mode_of, site_mode_of
 from foldaway.federated.modes.share import ServerShare
 from foldaway.keeping.cohort import Newcomers, least_to_publish, too_few_to_send
@@ -95,7 +95,7 @@ class DeviceInbox(Collector[ServerShare, Arrivals]):
         moments, mode, live = kind == "moments", self._mode, self.account.live
         if moments and not mode.replies:
             raise MessageError("devices of this trial send no moments: its plan is not of the mode scores.")
-        outcomes, messages = _read(bodies, Moments if moments else mode.reports)
+        outcomes, messages = _read(bodies, DeviceMoments if moments else mode.reports)
         numbers = {place: hashed(self.plan, message.number) for place, message in messages.items()}
         stage, known = self._table.look(self.plan, numbers.values())
         published = self.published() if stage == "replying" else None
