@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import foldaway as fa
-from foldaway.federated.messages import Coefficients
+from foldaway.federated.messages import PublishedCoefficients
 from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.share import Devices as Who
 from foldaway.federated.modes.share import ServerShare
@@ -98,7 +98,7 @@ def triangles(devices: Devices) -> Floats:
     return np.asarray(np.linalg.qr(padded, mode="r"), dtype=np.float64)
 
 
-def replies(plan: fa.Plan, published: Coefficients, devices: Devices) -> Floats:
+def replies(plan: fa.Plan, published: PublishedCoefficients, devices: Devices) -> Floats:
     """What each device replies, one per row: ``federated.replies.models.reply`` for all devices of an arm at once."""
     k, parts = len(plan.regressors), segments(published.models)
     scores = np.empty((len(devices.arm), sum(part.q * part.r for part in parts)))

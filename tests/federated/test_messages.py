@@ -16,12 +16,12 @@ from clustered import answer, devices_of, federated, moments, share_of
 from foldaway.errors import MessageError
 from foldaway.federated.messages import (
     MOST_BYTES,
-    Coefficients,
     DeviceMoments,
     DeviceSums,
     Enrolment,
     GroupSums,
     Model,
+    PublishedCoefficients,
     ScoreReply,
     decoded,
     encoded,
@@ -38,7 +38,7 @@ from foldaway.tallies import arms_of
 from plans import SMALL
 from trials import make_trial
 
-KINDS: tuple[Any, ...] = (Enrolment, DeviceMoments, DeviceSums, GroupSums, ScoreReply, Coefficients)
+KINDS: tuple[Any, ...] = (Enrolment, DeviceMoments, DeviceSums, GroupSums, ScoreReply, PublishedCoefficients)
 NUMBER = bytes(range(16))
 
 
@@ -202,7 +202,10 @@ def test_coefficients_of_another_plan_are_refused() -> None:
     modal = federated(plan, "scores")
     kept = devices_of(modal, rows)[0]
     model = Model("difference", 0, 1, False, [packed(np.zeros(2))])  # of one arm
-    for published in (Coefficients("replying", 0.0, b"", []), Coefficients("replying", 0.0, b"", [model])):
+    for published in (
+        PublishedCoefficients("replying", 0.0, b"", []),
+        PublishedCoefficients("replying", 0.0, b"", [model]),
+    ):
         with pytest.raises(MessageError):
             reply(modal, published, kept.arm, kept.rows)
 
@@ -236,4 +239,4 @@ def test_what_is_published_may_be_longer_than_any_message() -> None:
     published = Published(plan, arms, models_of(plan, arms)).message("replying", 0.0)
     sent = encoded(published)
     assert len(sent) > 2**18
-    assert decoded(sent, Coefficients, most=None) == published
+    assert decoded(sent, PublishedCoefficients, most=None) == published

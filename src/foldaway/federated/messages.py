@@ -159,7 +159,7 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     breads: list[Numbers] | None = None
 
 
-class Coefficients(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PublishedCoefficients(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the coordinator publishes when it ends a trial in mode scores.
 
     Attributes:
@@ -184,7 +184,7 @@ def new_number() -> bytes:
     return secrets.token_bytes(16)
 
 
-def encoded(message: DeviceMessage | SiteSums | Coefficients) -> bytes:
+def encoded(message: DeviceMessage | SiteSums | PublishedCoefficients) -> bytes:
     """The message as bytes."""
     return msgspec.json.encode(message)
 

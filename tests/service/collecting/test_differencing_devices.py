@@ -15,7 +15,15 @@ import pytest
 import foldaway as fa
 from clustered import Kept, moments, report
 from foldaway.federated.coordinator.ending import EndRequest
-from foldaway.federated.messages import Coefficients, DeviceMoments, Enrolment, ScoreReply, encoded, new_number, packed
+from foldaway.federated.messages import (
+    DeviceMoments,
+    Enrolment,
+    PublishedCoefficients,
+    ScoreReply,
+    encoded,
+    new_number,
+    packed,
+)
 from foldaway.federated.modes.share import ServerShare
 from foldaway.federated.replies.models import readings, reply
 from foldaway.federated.replies.published import Published
@@ -68,7 +76,7 @@ class Target:
                 if state.trial.n != self.states[-1].trial.n:
                     self.states.append(state)
 
-    def reply(self, published: Coefficients, which: slice) -> None:
+    def reply(self, published: PublishedCoefficients, which: slice) -> None:
         pairs = list(zip(self.numbers, self.devices, strict=True))[which]
         values = [ScoreReply(number, d.arm, packed(reply(self.plan, published, d.arm, d.rows))) for number, d in pairs]
         self.send("reports", values)

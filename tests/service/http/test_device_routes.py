@@ -17,9 +17,9 @@ from clustered import Kept, devices_of, federated, moments, report
 from commands import foldaway
 from foldaway.federated.messages import (
     MEDIA_TYPE,
-    Coefficients,
     DeviceMoments,
     Enrolment,
+    PublishedCoefficients,
     ScoreReply,
     decoded,
     encoded,
@@ -89,7 +89,7 @@ def test_a_life_in_mode_scores(server: Served) -> None:
     assert closing["federated"]["stage"] == "replying"
     published = server.ask("GET", "/v1/trials/replies/coefficients", trial.tokens["ingest_token"])
     assert published.headers["Content-Type"].startswith(MEDIA_TYPE)
-    coefficients = decoded(published.content, Coefficients)
+    coefficients = decoded(published.content, PublishedCoefficients)
     for number, kept in list(zip(trial.numbers, trial.kept, strict=True))[1:]:
         scores = reply(trial.plan, coefficients, kept.arm, kept.rows)
         assert trial.post("reports", encoded(ScoreReply(number, kept.arm, packed(scores)))).status_code == 200

@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from foldaway.errors import EstimateError, MessageError
-from foldaway.federated.messages import Coefficients, Model, packed, unpacked
+from foldaway.federated.messages import Model, PublishedCoefficients, packed, unpacked
 from foldaway.inference.contrast import Question
 from foldaway.inference.estimators import estimator
 from foldaway.numerics.block import Floats
@@ -120,7 +120,7 @@ def _model(plan: Plan, arms: Sequence[ArmTally], name: str, outcome: int) -> Mod
     return Model(name, outcome, q, intercept, deltas, breads)
 
 
-def frame_of(published: Coefficients, columns: int) -> Floats:
+def frame_of(published: PublishedCoefficients, columns: int) -> Floats:
     """The frame again, K by K."""
     F = np.zeros((columns, columns), order="F")
     F[np.triu_indices(columns)] = unpacked(published.frame, columns * (columns + 1) // 2)
@@ -136,7 +136,9 @@ def readings(segment: ReplySegment, arm: int, F: Floats, framed: Floats, k: int)
     return framed[:, : segment.q], np.column_stack(columns)
 
 
-def reply(plan: Plan, published: Coefficients, arm: str, rows: Floats, weights: Floats | None = None) -> Floats:
+def reply(
+    plan: Plan, published: PublishedCoefficients, arm: str, rows: Floats, weights: Floats | None = None
+) -> Floats:
     """A device's scores for every published model, to be sent as they are; of its rows z = [1, x, y], n by K."""
     k, columns, leverage = len(plan.regressors), len(plan.columns), leverage_of(plan)
     a = list(plan.arms).index(arm)
