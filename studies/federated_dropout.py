@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import foldaway as fa
-from foldaway.federated.messages import Coefficients
+from foldaway.federated.messages import PublishedCoefficients
 from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.share import Devices as Who
-from foldaway.federated.modes.share import Share
+from foldaway.federated.modes.share import ServerShare
 from foldaway.federated.replies.models import frame_of, readings, segments
 from foldaway.federated.replies.published import Published
 from foldaway.numerics.block import Block, Floats
@@ -98,7 +98,7 @@ def triangles(devices: Devices) -> Floats:
     return np.asarray(np.linalg.qr(padded, mode="r"), dtype=np.float64)
 
 
-def replies(plan: fa.Plan, published: Coefficients, devices: Devices) -> Floats:
+def replies(plan: fa.Plan, published: PublishedCoefficients, devices: Devices) -> Floats:
     """What each device replies, one per row: ``federated.replies.models.reply`` for all devices of an arm at once."""
     k, parts = len(plan.regressors), segments(published.models)
     scores = np.empty((len(devices.arm), sum(part.q * part.r for part in parts)))
@@ -135,8 +135,8 @@ def intervals(devices: Devices, stays: Floats) -> Iterator[Interval]:
         yield from _read("one-message", drop_out, mode_of(one_plan).results(only, who, None)[0])
 
 
-def _share(plan: fa.Plan, devices: Devices, factors: Floats, here: NDArray[np.bool_]) -> Share:
-    share = Share.of(plan)
+def _share(plan: fa.Plan, devices: Devices, factors: Floats, here: NDArray[np.bool_]) -> ServerShare:
+    share = ServerShare.of(plan)
     sizes = devices.sizes[here].astype(np.int64)
     share.trial.fold_clusters(devices.arm[here], sizes, factors[here])
     share.devices = [int(count) for count in np.bincount(devices.arm[here], minlength=len(ARMS))]

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 import foldaway as fa
-from foldaway.federated.messages import MEDIA_TYPE, Enrolment, SiteSums, Sums, encoded, new_number, packed
+from foldaway.federated.messages import MEDIA_TYPE, DeviceSums, Enrolment, SiteSums, encoded, new_number, packed
 from studies.findings import Findings, markdown_table, options_of, publish
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -126,7 +126,7 @@ def own_reports(server: Served, rounds: int, wait: float, rng: random.Random) ->
 
     def report(trial: Trial, token: str) -> bytes:
         number = new_number()
-        message = encoded(Sums(number, "a", 1, packed(np.ones(1))))
+        message = encoded(DeviceSums(number, "a", 1, packed(np.ones(1))))
         for kind, body in (("enrolments", encoded(Enrolment(number, "a"))), ("reports", message)):
             server.ask("POST", f"/v1/trials/{trial.name}/{kind}", token, content=body, headers=MESSAGE)
         return message
@@ -284,7 +284,7 @@ def other_arms(server: Served, rounds: int, rng: random.Random) -> Score:
         for arm in "ab"[: 1 + i % 2]:
             body = encoded(Enrolment(number, arm))
             server.ask("POST", f"{path}/enrolments", trial.attacker, content=body, headers=MESSAGE)
-        report = encoded(Sums(number, "b", 1, packed(np.ones(1))))
+        report = encoded(DeviceSums(number, "b", 1, packed(np.ones(1))))
         answer = server.ask("POST", f"{path}/reports", trial.attacker, content=report, headers=MESSAGE)
         taken += answer.status_code == 200
     return Score(taken, rounds)

@@ -12,9 +12,9 @@ import pandas as pd
 
 import foldaway as fa
 from foldaway.effects.door import OWN
-from foldaway.federated.messages import GroupSums, Message, Moments, ScoreReply, Sums, packed
+from foldaway.federated.messages import DeviceMessage, DeviceMoments, DeviceSums, GroupSums, ScoreReply, packed
 from foldaway.federated.modes import mode_of
-from foldaway.federated.modes.share import Devices, Share
+from foldaway.federated.modes.share import Devices, ServerShare
 from foldaway.federated.replies.integrity import Integrity
 from foldaway.federated.replies.models import reply
 from foldaway.federated.replies.published import Published
@@ -68,19 +68,19 @@ def triangle(rows: Any, weights: Any = None) -> Any:
     return np.linalg.qr(np.vstack([weighted, np.zeros((K, K))]), mode="r")
 
 
-def moments(kept: Kept) -> Moments:
+def moments(kept: Kept) -> DeviceMoments:
     """A device's factor."""
-    return Moments.of(secrets.token_bytes(16), kept.arm, len(kept.rows), triangle(kept.rows, kept.weights))
+    return DeviceMoments.of(secrets.token_bytes(16), kept.arm, len(kept.rows), triangle(kept.rows, kept.weights))
 
 
-def report(plan: fa.Plan, kept: Kept, group: int | None = None) -> Moments | Sums | GroupSums:
+def report(plan: fa.Plan, kept: Kept, group: int | None = None) -> DeviceMoments | DeviceSums | GroupSums:
     """A device's report in the modes of one round; in mode sums in this group, or a random one."""
     if plan.mode == "sums":
         group = secrets.randbelow(plan.groups) if group is None else group
         values = np.column_stack([kept.rows[:, len(plan.regressors) :], adjusted(plan, kept.rows)])
         return GroupSums(secrets.token_bytes(16), kept.arm, len(kept.rows), group, packed(values.sum(axis=0)))
     if plan.mode == "delta":
-        return Sums(secrets.token_bytes(16), kept.arm, len(kept.rows), packed(kept.rows[:, 1:].sum(axis=0)))
+        return DeviceSums(secrets.token_bytes(16), kept.arm, len(kept.rows), packed(kept.rows[:, 1:].sum(axis=0)))
     return moments(kept)
 
 
@@ -106,15 +106,15 @@ def batches(items: list[Any], size: int) -> Iterator[list[Any]]:
         yield items[start : start + size]
 
 
-def share_of(plan: fa.Plan, messages: list[Any], size: int = 64) -> Share:
+def share_of(plan: fa.Plan, messages: list[Any], size: int = 64) -> ServerShare:
     """The share of a server that has got these messages, so many at a time."""
-    share, mode = Share.of(plan), mode_of(plan)
+    share, mode = ServerShare.of(plan), mode_of(plan)
     for some in batches(messages, size):
         mode.fold(share, some, [mode.check(share, message, None) for message in some], None)
     return share
 
 
-def with_replies(share: Share, published: Published, messages: list[ScoreReply], size: int = 64) -> Share:
+def with_replies(share: ServerShare, published: Published, messages: list[ScoreReply], size: int = 64) -> ServerShare:
     """The share with these replies."""
     for some in batches(messages, size):
         mode = mode_of(share.plan)
@@ -124,7 +124,7 @@ def with_replies(share: Share, published: Published, messages: list[ScoreReply],
 
 def everyone(plan: fa.Plan, devices: list[Kept], reported: list[Any] | None = None) -> Devices:
     """All of them enrolled, and those reported that are given, or all."""
-    present: list[Kept] | list[Message] = devices if reported is None else reported
+    present: list[Kept] | list[DeviceMessage] = devices if reported is None else reported
 
     def count(of: Any) -> dict[str, int]:
         return {arm: sum(each.arm == arm for each in of) for arm in plan.arms}
@@ -133,7 +133,7 @@ def everyone(plan: fa.Plan, devices: list[Kept], reported: list[Any] | None = No
 
 
 def results(
-    plan: fa.Plan, share: Share, devices: Devices, published: Published | None = None
+    plan: fa.Plan, share: ServerShare, devices: Devices, published: Published | None = None
 ) -> tuple[fa.Effects, Integrity | None]:
     """The effects of a share, as its plan's mode reads them, and what the replies say about themselves."""
     return mode_of(plan).results(share, devices, published, OWN)

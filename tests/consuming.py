@@ -18,7 +18,7 @@ from foldaway.account.account import Durable
 from foldaway.account.stream_file import STATE, StreamFile
 from foldaway.keeping.saved import Saved, StreamPositions, load
 from foldaway.sources.brokers.broker import Broker, parse
-from foldaway.sources.brokers.consumer import Consumer, ConsumerOptions, Progress
+from foldaway.sources.brokers.consumer import Consumer, ConsumerOptions, ConsumerProgress
 from foldaway.sources.formats.body import ARROW, JSON, NDJSON
 from plans import in_parts
 
@@ -142,7 +142,7 @@ def consume(
     key: bytes | None = None,
     address: str | None = None,
     wrap: Callable[[Broker], Broker] = lambda broker: broker,
-    told: Callable[[Progress], None] = lambda _: None,
+    told: Callable[[ConsumerProgress], None] = lambda _: None,
     stopping: Callable[[], bool] = lambda: False,
     store: type[StreamFile] = StreamFile,
     **options: Any,

@@ -13,7 +13,16 @@ import numpy as np
 
 import foldaway as fa
 from foldaway.errors import FoldawayError, TrialEnded
-from foldaway.federated.messages import Enrolment, GroupSums, Moments, Received, Sums, encoded, new_number, packed
+from foldaway.federated.messages import (
+    DeviceMoments,
+    DeviceSums,
+    Enrolment,
+    GroupSums,
+    Received,
+    encoded,
+    new_number,
+    packed,
+)
 from foldaway.service.collecting.service import Service
 from plans import SMALL, in_parts
 
@@ -42,7 +51,7 @@ class Simulated:
         self.arm = list(plan.arms)[j % len(plan.arms)]
         self.n = 2**j
         self.number = new_number()
-        self.moments = Moments.of(new_number(), self.arm, self.n, self.triangle(j))
+        self.moments = DeviceMoments.of(new_number(), self.arm, self.n, self.triangle(j))
         self.scores: bytes | None = None
         self.states: dict[str, Any] = {}
 
@@ -65,11 +74,11 @@ class Simulated:
             assert self.scores is not None
             return self.scores
         if self.plan.mode == "delta":
-            return encoded(Sums(self.number, self.arm, self.n, packed(self.n * np.array([3.0]))))
+            return encoded(DeviceSums(self.number, self.arm, self.n, packed(self.n * np.array([3.0]))))
         if self.plan.mode == "sums":
             group = self.n.bit_length() % self.plan.groups
             return encoded(GroupSums(self.number, self.arm, self.n, group, packed(self.n * np.array([3.0]))))
-        return encoded(Moments(self.number, self.arm, self.n, self.moments.factor))
+        return encoded(DeviceMoments(self.number, self.arm, self.n, self.moments.factor))
 
     def told(self, kind: str, outcome: Received | FoldawayError) -> None:
         if isinstance(outcome, Received) and outcome.durable:

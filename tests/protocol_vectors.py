@@ -17,9 +17,17 @@ import msgspec
 import numpy as np
 
 import foldaway as fa
-from foldaway.federated.messages import Enrolment, GroupSums, Message, Moments, ScoreReply, Sums, packed
+from foldaway.federated.messages import (
+    DeviceMessage,
+    DeviceMoments,
+    DeviceSums,
+    Enrolment,
+    GroupSums,
+    ScoreReply,
+    packed,
+)
 from foldaway.federated.modes import mode_of
-from foldaway.federated.modes.share import Share
+from foldaway.federated.modes.share import ServerShare
 from foldaway.federated.replies.models import frame_of, readings
 from foldaway.federated.replies.published import Published
 from foldaway.numerics.linalg import frame_rows
@@ -223,11 +231,11 @@ def _device(plan: fa.Plan, rng: np.random.Generator, place: int) -> dict[str, An
     R: Any = np.linalg.qr(np.vstack([rows * np.sqrt(weights)[:, None], np.zeros((len(plan.columns),) * 2)]), mode="r")
     match plan.mode:
         case "one-message":
-            device["report"] = Moments.of(number, arm, n, R)
+            device["report"] = DeviceMoments.of(number, arm, n, R)
         case "scores":
-            device["moments"] = Moments.of(rng.bytes(16), arm, n, R)
+            device["moments"] = DeviceMoments.of(rng.bytes(16), arm, n, R)
         case "delta":
-            device["report"] = Sums(number, arm, n, packed(rows[:, k:].sum(axis=0)))
+            device["report"] = DeviceSums(number, arm, n, packed(rows[:, k:].sum(axis=0)))
         case "sums":
             predictor = predictor_of(plan)
             x, y = rows[:, 1:k].T, rows[:, k:].T
@@ -241,25 +249,28 @@ def _built(plan: fa.Plan, device: dict[str, Any]) -> dict[str, Any]:
     """Messages as JSON; the server takes each."""
     for kind in ("moments", "report"):
         if kind in device:
-            mode_of(plan).check(Share.of(plan), device[kind], None)
-    return {name: msgspec.to_builtins(value) if isinstance(value, Message) else value for name, value in device.items()}
+            mode_of(plan).check(ServerShare.of(plan), device[kind], None)
+    return {
+        name: msgspec.to_builtins(value) if isinstance(value, DeviceMessage) else value
+        for name, value in device.items()
+    }
 
 
 def _reply(plan: fa.Plan, devices: Sequence[dict[str, Any]]) -> None:
     """What a server publishes of many devices' moments, and the reply of those here."""
-    share, mode = Share.of(plan), mode_of(plan)
+    share, mode = ServerShare.of(plan), mode_of(plan)
     rng = np.random.default_rng(8)
     for place in range(40):
         arm = list(plan.arms)[place % len(plan.arms)]
         rows = np.array([_checked(plan, _record(plan, rng))[0] for _ in range(5)])
         factor: Any = np.linalg.qr(np.vstack([rows, np.zeros((rows.shape[1],) * 2)]), mode="r")
-        message = Moments.of(rng.bytes(16), arm, 5, factor)
+        message = DeviceMoments.of(rng.bytes(16), arm, 5, factor)
         mode.fold(share, [message], [factor], None)
     published = Published.of(share.trial)
     coefficients = published.message("replying", 1_700_000_000.0)
     F, k = frame_of(coefficients, len(plan.columns)), len(plan.regressors)
     for device in devices:
-        message = msgspec.convert(device["moments"], Moments)
+        message = msgspec.convert(device["moments"], DeviceMoments)
         R = message.triangle(len(plan.columns))
         # What the rows come to is in their factor, of which the scores are a function: X'E of R's rows.
         framed = frame_rows(F, np.asfortranarray(R))

@@ -12,7 +12,7 @@ import pytest
 
 import foldaway as fa
 from clustered import answer, devices_of, everyone, federated, moments, report, results, share_of, with_replies
-from foldaway.federated.modes.share import Share
+from foldaway.federated.modes.share import ServerShare
 from foldaway.federated.replies.published import Published
 from foldaway.inference.fit import ArmModel, Fit
 from foldaway.inference.variance import covariance
@@ -117,7 +117,7 @@ def test_shares_of_servers_and_states(mode: str) -> None:
     devices = devices_of(modal, rows)
     thirds = [devices[i::3] for i in range(3)]
     shares = [share_of(modal, [moments(kept) for kept in third]) for third in thirds]
-    whole = Share.of(modal)
+    whole = ServerShare.of(modal)
     for share in shares:
         whole = whole.merge(share)
     published = None
@@ -125,10 +125,10 @@ def test_shares_of_servers_and_states(mode: str) -> None:
         published = Published.loads(Published.of(whole.trial).dumps(), modal)
         for share, third in zip(shares, [devices[1::2], [], devices[::2]], strict=True):
             with_replies(share, published, [answer(modal, published, kept) for kept in third])
-    read = [Share.of(modal, share.dumps(), published) for share in shares]
+    read = [ServerShare.of(modal, share.dumps(), published) for share in shares]
     assert [share.dumps() for share in read] == [share.dumps() for share in shares]
     for order in (read, read[::-1]):
-        whole = Share.of(modal)
+        whole = ServerShare.of(modal)
         for share in order:
             whole = whole.merge(share)
         effects, _ = results(modal, whole, everyone(modal, devices), published)

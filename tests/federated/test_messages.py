@@ -16,13 +16,13 @@ from clustered import answer, devices_of, federated, moments, share_of
 from foldaway.errors import MessageError
 from foldaway.federated.messages import (
     MOST_BYTES,
-    Coefficients,
+    DeviceMoments,
+    DeviceSums,
     Enrolment,
     GroupSums,
     Model,
-    Moments,
+    PublishedCoefficients,
     ScoreReply,
-    Sums,
     decoded,
     encoded,
     new_number,
@@ -30,7 +30,7 @@ from foldaway.federated.messages import (
     unpacked,
 )
 from foldaway.federated.modes import MODES, mode_of
-from foldaway.federated.modes.share import Share
+from foldaway.federated.modes.share import ServerShare
 from foldaway.federated.replies.models import in_one_frame, models_of, reply
 from foldaway.federated.replies.published import Published
 from foldaway.plan import vocabulary
@@ -38,14 +38,14 @@ from foldaway.tallies import arms_of
 from plans import SMALL
 from trials import make_trial
 
-KINDS: tuple[Any, ...] = (Enrolment, Moments, Sums, GroupSums, ScoreReply, Coefficients)
+KINDS: tuple[Any, ...] = (Enrolment, DeviceMoments, DeviceSums, GroupSums, ScoreReply, PublishedCoefficients)
 NUMBER = bytes(range(16))
 
 
 def test_there_and_back() -> None:
     R = np.triu(np.arange(9.0).reshape(3, 3))
-    message = Moments.of(NUMBER, "a", 7, R)
-    again = decoded(encoded(message), Moments)
+    message = DeviceMoments.of(NUMBER, "a", 7, R)
+    again = decoded(encoded(message), DeviceMoments)
     assert again == message
     assert np.array_equal(again.triangle(3), R)
     scores = decoded(encoded(ScoreReply(NUMBER, "a", packed(R[0]))), ScoreReply).scores
@@ -54,7 +54,7 @@ def test_there_and_back() -> None:
 
 
 def test_sums_become_a_factor_with_the_same_count_and_sums() -> None:
-    R = Sums(NUMBER, "a", 5, packed(np.array([10.0, -3.0]))).triangle(3)
+    R = DeviceSums(NUMBER, "a", 5, packed(np.array([10.0, -3.0]))).triangle(3)
     np.testing.assert_allclose((R.T @ R)[0], [5, 10, -3], rtol=1e-15)
 
 
@@ -66,7 +66,7 @@ def test_numbers_are_of_16_bytes_and_never_the_same() -> None:
 def test_a_message_is_its_numbers_and_little_else() -> None:
     """A device's cost: k or p numbers, and a fixed overhead."""
     for K in (2, 5, 20):
-        size = len(encoded(Moments.of(NUMBER, "treated", 1000, np.eye(K))))
+        size = len(encoded(DeviceMoments.of(NUMBER, "treated", 1000, np.eye(K))))
         assert size - 8 * K * (K + 1) // 2 * 4 / 3 <= 105
 
 
@@ -88,7 +88,7 @@ BAD: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(("kind", "field"), [(Moments, "factor"), (Sums, "sums")])
+@pytest.mark.parametrize(("kind", "field"), [(DeviceMoments, "factor"), (DeviceSums, "sums")])
 def test_what_is_no_message_is_refused(kind: Any, field: str) -> None:
     good = {name: value for name, value in GOOD.items() if name not in {"factor", "sums"} - {field}}
     assert decoded(msgspec.json.encode(good), kind).arm == "a"
@@ -137,7 +137,7 @@ def factor(n: int, seed: int = 1, scale: float = 1.0) -> Any:
     return np.linalg.qr(np.vstack([rows, np.zeros((3, 3))]), mode="r")
 
 
-def refused(share: Share, message: Any) -> str:
+def refused(share: ServerShare, message: Any) -> str:
     before = share.dumps()
     with pytest.raises(MessageError) as told:
         mode_of(share.plan).check(share, message, None)
@@ -147,27 +147,27 @@ def refused(share: Share, message: Any) -> str:
 
 
 def test_factors_that_no_records_have() -> None:
-    share = Share.of(PLAN)
+    share = ServerShare.of(PLAN)
     R = factor(5)
-    mode_of(share.plan).check(share, Moments.of(NUMBER, "a", 5, R), None)
-    assert "not one of so many records" in refused(share, Moments.of(NUMBER, "a", 6, R))
-    assert "an arm that the plan has not" in refused(share, Moments.of(NUMBER, "c", 5, R))
-    assert "more directions than records" in refused(share, Moments.of(NUMBER, "a", 1, factor(3) / np.sqrt(3)))
+    mode_of(share.plan).check(share, DeviceMoments.of(NUMBER, "a", 5, R), None)
+    assert "not one of so many records" in refused(share, DeviceMoments.of(NUMBER, "a", 6, R))
+    assert "an arm that the plan has not" in refused(share, DeviceMoments.of(NUMBER, "c", 5, R))
+    assert "more directions than records" in refused(share, DeviceMoments.of(NUMBER, "a", 1, factor(3) / np.sqrt(3)))
     for bad in (np.nan, np.inf, -np.inf, 1e41):
         wrong = R.copy()
         wrong[1, 2] = bad
-        assert "not finite or too large" in refused(share, Moments.of(NUMBER, "a", 5, wrong))
+        assert "not finite or too large" in refused(share, DeviceMoments.of(NUMBER, "a", 5, wrong))
     with pytest.raises(MessageError, match="holds 2 numbers where the plan makes 6"):
-        mode_of(share.plan).check(share, Moments(NUMBER, "a", 5, bytes(16)), None)
+        mode_of(share.plan).check(share, DeviceMoments(NUMBER, "a", 5, bytes(16)), None)
     plan = federated(fa.Plan(**SMALL, weight="w", covariates=["x"]), "one-message")
-    weighted = Share.of(plan)
-    assert "no intercept" in refused(weighted, Moments.of(NUMBER, "a", 5, R * [0, 1, 1]))
+    weighted = ServerShare.of(plan)
+    assert "no intercept" in refused(weighted, DeviceMoments.of(NUMBER, "a", 5, R * [0, 1, 1]))
 
 
 def test_a_slip_of_units_is_refused_once_others_are_here() -> None:
-    share = share_of(PLAN, [Moments.of(new_number(), "ab"[i % 2], 20, factor(20, i)) for i in range(60)])
-    mode_of(share.plan).check(share, Moments.of(NUMBER, "a", 20, factor(20, 99, scale=1e3)), None)  # a whale
-    assert "absurdly large" in refused(share, Moments.of(NUMBER, "a", 20, factor(20, 99, scale=1e9)))
+    share = share_of(PLAN, [DeviceMoments.of(new_number(), "ab"[i % 2], 20, factor(20, i)) for i in range(60)])
+    mode_of(share.plan).check(share, DeviceMoments.of(NUMBER, "a", 20, factor(20, 99, scale=1e3)), None)  # a whale
+    assert "absurdly large" in refused(share, DeviceMoments.of(NUMBER, "a", 20, factor(20, 99, scale=1e9)))
 
 
 def test_scores_longer_than_the_arms_records_allow() -> None:
@@ -202,7 +202,10 @@ def test_coefficients_of_another_plan_are_refused() -> None:
     modal = federated(plan, "scores")
     kept = devices_of(modal, rows)[0]
     model = Model("difference", 0, 1, False, [packed(np.zeros(2))])  # of one arm
-    for published in (Coefficients("replying", 0.0, b"", []), Coefficients("replying", 0.0, b"", [model])):
+    for published in (
+        PublishedCoefficients("replying", 0.0, b"", []),
+        PublishedCoefficients("replying", 0.0, b"", [model]),
+    ):
         with pytest.raises(MessageError):
             reply(modal, published, kept.arm, kept.rows)
 
@@ -210,9 +213,9 @@ def test_coefficients_of_another_plan_are_refused() -> None:
 def test_every_mode_of_the_vocabulary_is_an_object_with_its_report() -> None:
     assert list(MODES) == list(vocabulary.MODES)
     assert {name: mode.reports for name, mode in MODES.items()} == {
-        "one-message": Moments,
+        "one-message": DeviceMoments,
         "scores": ScoreReply,
-        "delta": Sums,
+        "delta": DeviceSums,
         "sums": GroupSums,
     }
 
@@ -236,4 +239,4 @@ def test_what_is_published_may_be_longer_than_any_message() -> None:
     published = Published(plan, arms, models_of(plan, arms)).message("replying", 0.0)
     sent = encoded(published)
     assert len(sent) > 2**18
-    assert decoded(sent, Coefficients, most=None) == published
+    assert decoded(sent, PublishedCoefficients, most=None) == published

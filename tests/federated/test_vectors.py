@@ -14,7 +14,7 @@ import foldaway as fa
 from foldaway.errors import MessageError
 from foldaway.federated.messages import Enrolment, decoded, packed
 from foldaway.federated.modes import mode_of, most_bytes
-from foldaway.federated.modes.share import Share
+from foldaway.federated.modes.share import ServerShare
 from protocol_vectors import FILE, written
 
 # Words that linear algebra has a part in, whose last digits differ from machine to machine.
@@ -49,7 +49,7 @@ def test_a_file_that_differs_is_noticed() -> None:
 def test_the_server_takes_every_message(case: dict[str, Any]) -> None:
     plan = fa.Plan.loads(case["plan"])
     assert (plan.fingerprint, plan.canonical().decode()) == (case["fingerprint"], case["plan"])
-    mode, share = mode_of(plan), Share.of(plan)
+    mode, share = mode_of(plan), ServerShare.of(plan)
     for device in case["devices"]:
         assert decoded(json.dumps(device["enrolment"]).encode(), Enrolment).arm in plan.arms
         kind = next(name for name in ("moments", "report") if name in device and "scores" not in device[name])

@@ -27,7 +27,7 @@ from foldaway.account.account import Account
 from foldaway.account.stream_file import STATE, StreamFile
 from foldaway.engines.spark.stream import _STREAM, StreamFold
 from foldaway.errors import MessageError, RecordError, StateError, TooEarly
-from foldaway.federated.messages import Enrolment, Sums, encoded, new_number, packed
+from foldaway.federated.messages import DeviceSums, Enrolment, encoded, new_number, packed
 from foldaway.federated.site.site import fold_site
 from foldaway.keeping.cohort import Newcomers, too_few_to_publish
 from foldaway.service.collecting.device_inbox import DeviceInbox
@@ -153,7 +153,9 @@ class Devices(User):
         rows = [(new_number(), row["group"], row["y"]) for row in records.to_pylist()]
         if rows:
             self.collector.receive("enrolments", [encoded(Enrolment(number, arm)) for number, arm, _ in rows])
-            self.collector.receive("reports", [encoded(Sums(id, arm, 1, packed(np.array([y])))) for id, arm, y in rows])
+            self.collector.receive(
+                "reports", [encoded(DeviceSums(id, arm, 1, packed(np.array([y])))) for id, arm, y in rows]
+            )
         else:
             self.collector.commit_if_due()
 

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from foldaway.federated.coordinator.ending import EndRequest
-from foldaway.federated.messages import GroupSums, Moments, encoded
+from foldaway.federated.messages import DeviceMoments, GroupSums, encoded
 from foldaway.service.collecting.service import Service
 from foldaway.service.database import migrations
 from foldaway.service.database.databases import postgres_engine, sqlite_engine, writing
@@ -48,7 +48,7 @@ def left(place: Place) -> dict[str, Any]:
 
 def in_json(mode: str, message: bytes) -> bytes:
     """A device's report as its app sends it once it is upgraded as well: the same number, in today's form."""
-    kind = {"sums": GroupSums, "one-message": Moments}[mode]
+    kind = {"sums": GroupSums, "one-message": DeviceMoments}[mode]
     return encoded(kind(*msgspec.msgpack.decode(message)))
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import foldaway as fa
 from foldaway.federated.messages import Model
-from foldaway.federated.replies.models import Segment, segments
+from foldaway.federated.replies.models import ReplySegment, segments
 from foldaway.federated.replies.tally import Replies
 from foldaway.numerics.block import Block, Floats, Shape
 from foldaway.plan import Bootstrap
@@ -75,7 +75,7 @@ def score_counts(scores: Scores) -> tuple[int, ...]:
     return scores.n, scores.clusters
 
 
-def reply_parts(shape: Shape) -> list[Segment]:
+def reply_parts(shape: Shape) -> list[ReplySegment]:
     """As many numbers in a reply as a row of this shape has columns: a regression, and a mean for each outcome."""
     means = [Model("difference", outcome, 1, False, []) for outcome in range(shape.outcomes)]
     return segments([Model("regression", 0, shape.regressors, False, []), *means])

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from foldaway.asking import Asking
 from foldaway.client.questions import Questions
-from foldaway.client.stream import Stream, arrow, halves, table_of
+from foldaway.client.stream import BatchQueue, arrow, halves, table_of
 from foldaway.errors import ServerError, ServerWarning
 
 TOO_LARGE = 413
@@ -54,7 +54,7 @@ class Client(Questions):
         super().__init__(Asking(url, token, patience=patience, timeout=timeout, verify=verify, told=told))
         self._own_name = f"client-{uuid.uuid4().hex}"
         self.producer = producer or self._own_name
-        self._streams: dict[tuple[str, str], Stream] = {}
+        self._streams: dict[tuple[str, str], BatchQueue] = {}
         self._too_large: dict[str, _TooLarge] = {}
 
     def __enter__(self) -> Self:
@@ -162,8 +162,8 @@ class Client(Questions):
         """The same as ``durable``, and whether the trial is ``ended``."""
         return self._stream(trial).progress()
 
-    def _stream(self, trial: str) -> Stream:
-        return self._streams.setdefault((self.producer, trial), Stream(self._asking, trial, self.producer))
+    def _stream(self, trial: str) -> BatchQueue:
+        return self._streams.setdefault((self.producer, trial), BatchQueue(self._asking, trial, self.producer))
 
 
 class _TooLarge(NamedTuple):

@@ -24,7 +24,7 @@ _MOST_AGAIN = 1_000
 _BATCHES = "a batch is a table, a dict of columns or a list of dicts"
 
 
-class Stream:
+class BatchQueue:
     """A queue of batches.
 
     Attributes:

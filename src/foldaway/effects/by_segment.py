@@ -27,7 +27,7 @@ from foldaway.numerics.block import Floats
 from foldaway.plan import Outcome, Plan
 from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, best
 from foldaway.tallies import Grouped
-from foldaway.tallies.segment import Segment, units_of
+from foldaway.tallies.segment import SegmentTallies, units_of
 
 _NO_UNITS = (
     "a total per unit takes the number of units that were assigned within each level, and the plan has none "
@@ -55,7 +55,9 @@ def by_segment(plan: Plan, tallies: Grouped, door: Door) -> list[BySegment]:
     return list(_adjusted(plan, found, door))
 
 
-def _by_level(plan: Plan, column: str, segment: Segment[Grouped], outcome: Outcome, door: Door) -> Iterator[BySegment]:
+def _by_level(
+    plan: Plan, column: str, segment: SegmentTallies[Grouped], outcome: Outcome, door: Door
+) -> Iterator[BySegment]:
     """One outcome's, for every arm."""
     levels = sorted(level for level in segment.levels if sum(segment.level(level).counts))
     readings = {level: SumsRead.of(segment.level(level)) for level in levels}

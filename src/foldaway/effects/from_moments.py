@@ -21,7 +21,7 @@ from foldaway.inference.anytime import (
     waiting,
 )
 from foldaway.inference.bootstrap import resampled
-from foldaway.inference.contrast import Contrast, Estimate, Question
+from foldaway.inference.contrast import Contrast, EffectAndLevel, Question
 from foldaway.inference.estimators import computation, distribution, estimator
 from foldaway.inference.estimators.difference import MeanDifference
 from foldaway.inference.few_units import FewUnits, too_few_units
@@ -135,7 +135,7 @@ def _of_estimator(moments: MomentsRead, outcome: Outcome, name: str, question: Q
         yield found._replace(no_error=no_error, watched=_watched(question, kind, found.levels))
 
 
-def _levels(point: Estimate, arms: Sequence[ArmTally]) -> Levels:
+def _levels(point: EffectAndLevel, arms: Sequence[ArmTally]) -> Levels:
     """An effect and the control's level as two levels: the control's, and the effect on top of it."""
     own, below, both = point.std_error**2, point.base_std_error**2, point.covariance
     covariance = np.array([[below, below + both], [below + both, own + below + 2 * both]])
@@ -144,7 +144,7 @@ def _levels(point: Estimate, arms: Sequence[ArmTally]) -> Levels:
     return Levels(point.base + away, covariance, np.full((2, 2), 1 / point.df), n, away=away, why=("", ""))
 
 
-def _with_replicates(plan: Plan, question: Question, found: Found, point: Estimate) -> Found:
+def _with_replicates(plan: Plan, question: Question, found: Found, point: EffectAndLevel) -> Found:
     """The levels with the error that the replicates give, and what else they say of it."""
     arms = [question.arms[0], question.arms[question.arm]]
     claim = claim_at(plan, found.outcome, _levels(point, arms))

@@ -22,8 +22,8 @@ from foldaway.inference.levels import LEAST_GROUPS, over
 from foldaway.inference.reading.survival import squares_of
 from foldaway.inference.rounding import INFLATION, STEPS, coarse_p_value, round_count, to_steps, two_digits
 from foldaway.inference.survival import (
-    Contrast,
     Exited,
+    HazardContrast,
     contrast_by_group,
     contrast_of_records,
     curve,
@@ -159,7 +159,7 @@ def _hazards(plan: Plan, exits: Exited, squares: Exited | None, arm: int, door: 
     return msgspec.structs.replace(said, hazard_ratio=middle, ci_lower=lower, ci_upper=upper)
 
 
-def _ratio(plan: Plan, found: Contrast, door: Door) -> tuple[float, float, float] | None:
+def _ratio(plan: Plan, found: HazardContrast, door: Door) -> tuple[float, float, float] | None:
     """The logarithm of the hazard ratio, and where its interval begins and ends."""
     log, error, df = float(found.log_ratio), math.sqrt(float(found.log_variance)), float(found.df)
     if not (math.isfinite(log) and math.isfinite(error) and error > 0 and df >= 1):

@@ -37,24 +37,24 @@ Kind = Literal["enrolments", "moments", "reports"]
 """The three that a device sends; a mode says what a report is."""
 
 
-class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DeviceMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What every message of a device begins with: its own number, and the device's arm."""
 
     number: Number
     arm: Arm
 
 
-class Enrolment(Message, frozen=True, forbid_unknown_fields=True):
+class Enrolment(DeviceMessage, frozen=True, forbid_unknown_fields=True):
     """A device joins: the number under which it will report, and its arm. Sent with the device's first record."""
 
 
-class Counted(Message, frozen=True, forbid_unknown_fields=True):
+class Counted(DeviceMessage, frozen=True, forbid_unknown_fields=True):
     """A message about n records."""
 
     n: Count
 
 
-class Moments(Counted, frozen=True, forbid_unknown_fields=True):
+class DeviceMoments(Counted, frozen=True, forbid_unknown_fields=True):
     """The triangular factor of rows z = [1, x, y], times the roots of their weights.
 
     Mode one-message: of all records of the device, as its report. Mode scores: of the records since the last such
@@ -77,7 +77,7 @@ class Moments(Counted, frozen=True, forbid_unknown_fields=True):
         return R
 
 
-class Sums(Counted, frozen=True, forbid_unknown_fields=True):
+class DeviceSums(Counted, frozen=True, forbid_unknown_fields=True):
     """Mode delta: how many records the device has, and the sum of each outcome in the plan's order."""
 
     sums: Numbers
@@ -119,7 +119,7 @@ class SiteSums(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     faults: list[Fault] = []
 
 
-class ScoreReply(Message, frozen=True, forbid_unknown_fields=True):
+class ScoreReply(DeviceMessage, frozen=True, forbid_unknown_fields=True):
     """Mode scores: the device's reply to the published coefficients, as ``replies.models.reply`` makes it."""
 
     scores: Numbers
@@ -159,7 +159,7 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     breads: list[Numbers] | None = None
 
 
-class Coefficients(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PublishedCoefficients(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the coordinator publishes when it ends a trial in mode scores.
 
     Attributes:
@@ -184,7 +184,7 @@ def new_number() -> bytes:
     return secrets.token_bytes(16)
 
 
-def encoded(message: Message | SiteSums | Coefficients) -> bytes:
+def encoded(message: DeviceMessage | SiteSums | PublishedCoefficients) -> bytes:
     """The message as bytes."""
     return msgspec.json.encode(message)
 

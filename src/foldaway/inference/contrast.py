@@ -35,7 +35,7 @@ class Question(NamedTuple):
     population: bool = False
 
 
-class Estimate(NamedTuple):
+class EffectAndLevel(NamedTuple):
     """An effect and the control's level, with their errors and covariance."""
 
     estimate: float
@@ -70,13 +70,13 @@ class Contrast:
         self.base = base
         self.center = center
 
-    def point(self) -> Estimate:
+    def point(self) -> EffectAndLevel:
         """The effect and the control's level; errors and degrees of freedom are NaN."""
         self.fit.require_identified(self.effect)
         value, level = float(self.effect @ self.fit.coef), float(self.base @ self.fit.coef) + self.center
-        return Estimate(value, math.nan, math.nan, level, math.nan, math.nan)
+        return EffectAndLevel(value, math.nan, math.nan, level, math.nan, math.nan)
 
-    def estimate(self, kind: str) -> Estimate:
+    def estimate(self, kind: str) -> EffectAndLevel:
         """Both with their errors."""
         own, below, both = (self._variance(each, kind) for each in (self.effect, self.base, self.effect + self.base))
         return self.point()._replace(

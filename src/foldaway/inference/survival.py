@@ -159,7 +159,7 @@ def _after(survival: Floats, ends: Floats) -> Floats:
     return pieces[..., ::-1].cumsum(axis=-1)[..., ::-1]
 
 
-class Contrast(NamedTuple):
+class HazardContrast(NamedTuple):
     """An arm against the control: the log-rank statistic, and the hazard ratio's logarithm, each as a difference.
 
     Attributes:
@@ -189,7 +189,7 @@ class Contrast(NamedTuple):
         return float(2 * (ndtr(away) if math.isinf(self.df) else stdtr(self.df, away)))
 
 
-def contrast_by_group(exits: Exited) -> Contrast:
+def contrast_by_group(exits: Exited) -> HazardContrast:
     """By groups of units: exits by arm (the control, then the arm), group and bin."""
     whole = exits.total()
     events, others = _log_rank_parts(whole)
@@ -206,7 +206,7 @@ def contrast_by_group(exits: Exited) -> Contrast:
     return _contrast(whole, np.asarray(apart.variance), np.asarray(apart.df), spread)
 
 
-def contrast_of_records(exits: Exited, squares: Exited | None = None) -> Contrast:
+def contrast_of_records(exits: Exited, squares: Exited | None = None) -> HazardContrast:
     """Of independent exits by arm (the control, then the arm) and bin; with weights, also the squares of these."""
     if squares is None:
         every, (_, ours) = exits.events.sum(axis=0), exits.at_risk
@@ -222,11 +222,11 @@ def contrast_of_records(exits: Exited, squares: Exited | None = None) -> Contras
     return _contrast(exits, np.asarray(variance), np.asarray(np.inf), spread)
 
 
-def _contrast(whole: Exited, variance: Floats, df: Floats, spread: Floats) -> Contrast:
+def _contrast(whole: Exited, variance: Floats, df: Floats, spread: Floats) -> HazardContrast:
     observed = whole.events[1].sum()
     risk = whole.at_risk
     expected = np.nan_to_num(over(whole.events.sum(axis=0) * risk[1], risk.sum(axis=0))).sum()
-    return Contrast(observed, expected, variance, df, log_ratio(whole, axis=0), spread)
+    return HazardContrast(observed, expected, variance, df, log_ratio(whole, axis=0), spread)
 
 
 def log_ratio(exits: Exited, axis: int) -> Floats:

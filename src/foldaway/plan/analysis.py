@@ -13,7 +13,7 @@ from msgspec import Meta
 from foldaway.plan.allocation import Allocation, WrittenArms
 from foldaway.plan.columns import Column, Columns, Covariate, Segment
 from foldaway.plan.groups import groups_for
-from foldaway.plan.limits import Limits
+from foldaway.plan.limits import ColumnLimits
 from foldaway.plan.looks import Looks
 from foldaway.plan.outcomes import Binning, Domain, Outcome, Value
 from foldaway.plan.part import Count, Fixed, Part
@@ -149,12 +149,12 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
         return Fixed({**self.segments.levels, **self.covariates.levels})
 
     @cached_property
-    def limits(self) -> Mapping[str, Limits]:
+    def limits(self) -> Mapping[str, ColumnLimits]:
         """By column, the bounds of outcomes and covariates, and what happens to values beyond them."""
         return Fixed(chain.from_iterable(limits.items() for limits in self.given_limits))
 
     @property
-    def given_limits(self) -> list[Mapping[str, Limits]]:
+    def given_limits(self) -> list[Mapping[str, ColumnLimits]]:
         """The bounds that each outcome, and the covariates, give their columns."""
         return [*(outcome.limits for outcome in self.outcomes), self.covariates.limits]
 

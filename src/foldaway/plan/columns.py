@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta
 
-from foldaway.plan.limits import Beyond, Ends, Limits
+from foldaway.plan.limits import Beyond, ColumnLimits, Ends
 from foldaway.plan.part import Fixed, Part
 
 Column = Annotated[str, Meta(description="the name of a column")]
@@ -111,10 +111,10 @@ class Columns(tuple[str, ...]):
         return Fixed({each.column: each.levels for each in self.parts if each.levels is not None})
 
     @property
-    def limits(self) -> Mapping[str, Limits]:
+    def limits(self) -> Mapping[str, ColumnLimits]:
         """By column, its bounds, where it has some."""
         given = [each for each in self.parts if isinstance(each, Covariate)]
-        return Fixed({each.column: Limits(each.bounds, each.beyond) for each in given if each.bounds is not None})
+        return Fixed({each.column: ColumnLimits(each.bounds, each.beyond) for each in given if each.bounds is not None})
 
     def listing(self, levels: Mapping[str, Sequence[str]]) -> Columns:
         """These columns, of which those have levels that have them here."""

@@ -13,11 +13,11 @@ Ends = Annotated[tuple[float, float], Meta(description="the lowest and the highe
 Beyond = Literal["clip", "refuse"]
 
 
-class Limits(NamedTuple):
+class ColumnLimits(NamedTuple):
     """The lowest and the highest value of a column, and whether others are clipped to them or refused.
 
     Example:
-        >>> list(Limits((1.0, 0.0), "clip").faults("age"))
+        >>> list(ColumnLimits((1.0, 0.0), "clip").faults("age"))
         ["the bounds of 'age' must be two numbers, the lower one first."]
     """
 

@@ -31,7 +31,7 @@ from foldaway.tallies.histogram import Histogram
 from foldaway.tallies.holding import lean_cells
 from foldaway.tallies.lean import Lean
 from foldaway.tallies.levels import OTHER, identity, marked_name
-from foldaway.tallies.segment import MOST_LEVELS, Segment
+from foldaway.tallies.segment import MOST_LEVELS, SegmentTallies
 from foldaway.tallies.sums import ARRAYS, Sums, SumsShape
 
 TEXTS = ("part", "level")
@@ -63,7 +63,7 @@ _BY_ARM = ("mass", "first", "square", "cross", "absolute", "joint")
 Index = tuple[int, ...]
 
 
-class Part(NamedTuple):
+class AnswerPart(NamedTuple):
     """What some lines are of.
 
     Attributes:
@@ -88,16 +88,16 @@ class Part(NamedTuple):
         return f"{self.kind} {self.number} of {self.segment + 1}"
 
 
-def parts_of(plan: Plan) -> Iterator[Part]:
+def parts_of(plan: Plan) -> Iterator[AnswerPart]:
     """The parts that an answer for this plan has, beside those that are no cells."""
     for segment in range(-1, len(plan.segments)):
         cells = _empty(plan, segment, [""])
-        yield Part("sums", segment, cells.sums.shape, groups=cells.sums.shape.groups)
+        yield AnswerPart("sums", segment, cells.sums.shape, groups=cells.sums.shape.groups)
         if cells.strata is not None:
             shape = cells.strata.plain().shape
-            yield Part("strata", segment, shape, groups=shape.groups)
+            yield AnswerPart("strata", segment, shape, groups=shape.groups)
         for number, (bins, histogram) in enumerate(zip(plan.bins, cells.histograms, strict=True)):
-            yield Part("bins", segment, None, bins, number, histogram.shape.groups)
+            yield AnswerPart("bins", segment, None, bins, number, histogram.shape.groups)
 
 
 def _empty(plan: Plan, segment: int, levels: Sequence[str]) -> Lean:
@@ -156,7 +156,7 @@ def columns_of_numbers(plan: Plan) -> list[str]:
     return [*KEYS[len(TEXTS) :], *(f"s{place}" for place in range(numbers_in(plan))), *BESIDE]
 
 
-class Answer(NamedTuple):
+class QueryAnswer(NamedTuple):
     """What an answer comes to.
 
     Attributes:
@@ -172,7 +172,7 @@ class Answer(NamedTuple):
     statement: str
 
 
-def read_answer(answer: Any, plan: Plan, group_key: str, levels_key: bytes) -> Answer:
+def read_answer(answer: Any, plan: Plan, group_key: str, levels_key: bytes) -> QueryAnswer:
     """The tallies of an answer.
 
     Args:
@@ -190,17 +190,17 @@ def read_answer(answer: Any, plan: Plan, group_key: str, levels_key: bytes) -> A
     for place, column in enumerate(plan.segments):
         if listed := plan.levels_of(column):
             cells = lines.cells(place, [str(code) for code in range(len(listed))])
-            segments.append(Segment[Grouped](tuple(listed), cells))
+            segments.append(SegmentTallies[Grouped](tuple(listed), cells))
             continue
         names = lines.levels_of(place)[:MOST_LEVELS]
         entries = [marked_name(levels_key, column, name.removeprefix(NAMED)) for name in names]
         marks = tuple(map(identity, entries))
-        segments.append(Segment[Grouped]((OTHER, *marks), lines.cells(place, [OTHER, *names])).learnt(entries))
+        segments.append(SegmentTallies[Grouped]((OTHER, *marks), lines.cells(place, [OTHER, *names])).learnt(entries))
     cells = replace(whole, segments=tuple(segments))
     beside = [segment.cells.n for segment in segments] + ([] if cells.strata is None else [cells.strata.n])
     if any(n != cells.n for n in beside):
         raise _damaged("its parts count different numbers of records")
-    return Answer(cells, lines.faults(), lines.units(), lines.statement)
+    return QueryAnswer(cells, lines.faults(), lines.units(), lines.statement)
 
 
 class _Lines:

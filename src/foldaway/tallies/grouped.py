@@ -26,7 +26,7 @@ from foldaway.tallies.group_folding import fold_histogram
 from foldaway.tallies.histogram import Histogram
 from foldaway.tallies.moments import Arms
 from foldaway.tallies.predictor import Predictor
-from foldaway.tallies.segment import Segment
+from foldaway.tallies.segment import SegmentTallies
 from foldaway.tallies.sums import Sums, SumsShape
 
 
@@ -79,7 +79,7 @@ class Grouped(ABC):
     plan: Plan
     _: KW_ONLY
     histograms: tuple[Histogram, ...] = ()
-    segments: tuple[Segment[Grouped], ...] = ()
+    segments: tuple[SegmentTallies[Grouped], ...] = ()
     strata: Grouped | None = None
     arms: Arms | None = None
 
@@ -207,7 +207,8 @@ class Grouped(ABC):
             return [level * arms + place for level in range(levels) for place in places]
 
         segments = [
-            Segment(levels, replace(cells.of_arms(by_level(len(levels))), plan=plan)) for levels, cells in self.segments
+            SegmentTallies(levels, replace(cells.of_arms(by_level(len(levels))), plan=plan))
+            for levels, cells in self.segments
         ]
         return replace(
             self.of_arms(places),

@@ -22,7 +22,7 @@ from foldaway.tallies.moments import Arms, ArmTally
 from foldaway.tallies.predictor import Predictor, predictor_of
 from foldaway.tallies.release import restored_release
 from foldaway.tallies.rich import FOLDS, Rich
-from foldaway.tallies.segment import Segment, first_levels
+from foldaway.tallies.segment import SegmentTallies, first_levels
 from foldaway.tallies.sums import Sums, SumsShape
 
 
@@ -83,7 +83,7 @@ def against(control: str, held: Held) -> Held:
 
 def _empty(plan: Plan) -> Rich | Lean:
     levels = {column: first_levels(plan, column) for column in plan.segments}
-    segments = tuple(Segment[Grouped](each, _cells(plan, column, len(each))) for column, each in levels.items())
+    segments = tuple(SegmentTallies[Grouped](each, _cells(plan, column, len(each))) for column, each in levels.items())
     arms = Arms.empty(plan) if plan.keeps == MOMENTS else None
     return replace(_cells(plan), segments=segments, arms=arms)
 
@@ -136,7 +136,7 @@ def _restored(state: Any, plan: Plan) -> Grouped:
         if (listed := plan.levels_of(column)) and tuple(listed) != tuple(levels):
             raise StateError("the state does not fit its plan: a segment has other levels.")
         part = _restored_cells(decode_part(cells, GroupedState), _cells(plan, column, len(levels)))
-        segments.append(Segment[Grouped](tuple(levels), part))
+        segments.append(SegmentTallies[Grouped](tuple(levels), part))
     parts = [held, *(segment.cells for segment in segments)]
     arms = Arms.restore(saved.arms, plan) if isinstance(saved, StateBeside) else None
     beside = [*(segment.cells.n for segment in segments), *(() if arms is None else (arms.n,))]

@@ -18,7 +18,7 @@ from foldaway.tallies.complete_cases import CompleteCases
 from foldaway.tallies.grouped import Grouped, GroupedState
 from foldaway.tallies.lean import Lean
 from foldaway.tallies.predictor import Predictor
-from foldaway.tallies.segment import Segment
+from foldaway.tallies.segment import SegmentTallies
 from foldaway.tallies.sums import Sums, SumsShape
 
 FOLDS = 16
@@ -73,7 +73,7 @@ class Rich(Grouped):
     def fixed(self, predictor: Predictor | None, without: Floats | None = None, why: str = "") -> Lean:
         """The same records as sums, from here on with this predictor: see `Held.fixed`."""
         sums = self.cases.lean(predictor, without).regrouped(self.groups)
-        segments = (Segment(each.levels, each.cells.fixed(predictor, without, why)) for each in self.segments)
+        segments = (SegmentTallies(each.levels, each.cells.fixed(predictor, without, why)) for each in self.segments)
         strata = None if self.strata is None else self.strata.fixed(predictor, without, why)
         return Lean(
             self.plan,

@@ -41,7 +41,7 @@ class HeldOfSegment(Protocol):
 C = TypeVar("C", bound=HeldOfSegment)
 
 
-class Segment(NamedTuple, Generic[C]):
+class SegmentTallies(NamedTuple, Generic[C]):
     """A segment.
 
     Attributes:
@@ -53,7 +53,7 @@ class Segment(NamedTuple, Generic[C]):
     levels: tuple[str, ...]
     cells: C
 
-    def fold(self, batch: Batch, levels: Sequence[str], level: NDArray[np.integer[Any]]) -> Segment[C]:
+    def fold(self, batch: Batch, levels: Sequence[str], level: NDArray[np.integer[Any]]) -> SegmentTallies[C]:
         """Take a batch in, whose records have these levels; -1 is none of them."""
         entries = with_marks(self.levels, levels, MOST_LEVELS)
         wide = self.of_levels(entries) if len(entries) > len(self.levels) else self
@@ -61,7 +61,7 @@ class Segment(NamedTuple, Generic[C]):
         place = np.array([places.get(identity(name), 0) for name in (*levels, OTHER)])[level]
         return wide._replace(cells=wide.cells.fold(batch.cut(place, len(wide.levels)))).learnt(levels)
 
-    def learnt(self, levels: Sequence[str]) -> Segment[C]:
+    def learnt(self, levels: Sequence[str]) -> SegmentTallies[C]:
         """With the names of these entries where they are common by now."""
         if self.levels[0] != OTHER:
             return self
@@ -77,44 +77,44 @@ class Segment(NamedTuple, Generic[C]):
         plan = self.cells.plan
         return min(units_of(plan, records)) >= plan.privacy.smallest_cell
 
-    def named(self) -> Segment[C]:
+    def named(self) -> SegmentTallies[C]:
         """With levels by name; whose names are not known are among the others."""
         if self.levels[0] != OTHER:
             return self
         unknown = [entry for entry in self.levels if not name_of(entry)]
         known = [entry for entry in self.levels if name_of(entry)]
-        rest = Segment((OTHER,), self.level(OTHER))
+        rest = SegmentTallies((OTHER,), self.level(OTHER))
         for entry in unknown[1:]:
-            rest = rest.merged(Segment((OTHER,), self.level(entry)))
+            rest = rest.merged(SegmentTallies((OTHER,), self.level(entry)))
         cells = self.of_levels(known)
-        return rest.merged(Segment(tuple(map(name_of, known)), cells.cells)) if known else rest
+        return rest.merged(SegmentTallies(tuple(map(name_of, known)), cells.cells)) if known else rest
 
-    def of_levels(self, levels: Sequence[str]) -> Segment[C]:
+    def of_levels(self, levels: Sequence[str]) -> SegmentTallies[C]:
         """With these levels, in this order."""
         arms, held = len(self.cells.plan.arms), {identity(entry): place for place, entry in enumerate(self.levels)}
         first = [arms * held[identity(level)] if identity(level) in held else None for level in levels]
         places = [-1 if start is None else start + arm for start in first for arm in range(arms)]
-        return Segment(tuple(levels), self.cells.of_arms(places))
+        return SegmentTallies(tuple(levels), self.cells.of_arms(places))
 
     def level(self, level: str) -> C:
         """What is held of one level, by arm."""
         return self.of_levels([level]).cells
 
-    def merged(self, other: Segment[C]) -> Segment[C]:
+    def merged(self, other: SegmentTallies[C]) -> SegmentTallies[C]:
         """Of both sets of records."""
         levels = united(self.levels, other.levels)
-        return Segment(tuple(levels), self.of_levels(levels).cells + other.of_levels(levels).cells)
+        return SegmentTallies(tuple(levels), self.of_levels(levels).cells + other.of_levels(levels).cells)
 
-    def pooled(self) -> Segment[C]:
+    def pooled(self) -> SegmentTallies[C]:
         """With levels that the plan does not list only where `smallest_cell` units of each arm have them in common."""
         if self.levels[0] != OTHER:
             return self
         least = self.cells.plan.privacy.smallest_cell
         cells = {level: self.level(level) for level in self.levels[1:]}
         rare = [level for level, held in cells.items() if min(units_of(held.plan, held.records)) < least]
-        rest = Segment((OTHER,), self.level(OTHER))
+        rest = SegmentTallies((OTHER,), self.level(OTHER))
         for level in rare:
-            rest = rest.merged(Segment((OTHER,), cells[level]))
+            rest = rest.merged(SegmentTallies((OTHER,), cells[level]))
         common = sorted(level for level in cells if level not in rare)
         return rest.merged(self.of_levels(common)) if common else rest
 

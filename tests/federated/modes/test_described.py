@@ -8,7 +8,7 @@ import pytest
 
 import foldaway as fa
 from clustered import answer, devices_of, federated, moments, report, share_of
-from foldaway.federated.messages import Message, encoded
+from foldaway.federated.messages import DeviceMessage, encoded
 from foldaway.federated.modes import described, most_bytes
 from foldaway.federated.replies.published import Published
 from plans import SMALL
@@ -30,7 +30,7 @@ def test_devices_send_as_many_bytes_as_is_said(mode: str, leverage: str | None, 
     plan, rows = make_trial(7, n=200, units=True, covariates=0 if mode == "delta" else 2, outcomes=outcomes)
     plan = federated(plan, mode, leverage=leverage)
     kept = devices_of(plan, rows)
-    sent: list[list[Message]] = [[report(plan, each) for each in kept]]
+    sent: list[list[DeviceMessage]] = [[report(plan, each) for each in kept]]
     if mode == "scores":
         published = Published.of(share_of(plan, [moments(each) for each in kept]).trial)
         sent = [[moments(each) for each in kept], [answer(plan, published, each) for each in kept]]

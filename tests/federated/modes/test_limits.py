@@ -11,9 +11,9 @@ import pytest
 import foldaway as fa
 from foldaway.effects import Effect
 from foldaway.errors import MessageError
-from foldaway.federated.messages import Counted, GroupSums, Moments, Sums, new_number, packed
+from foldaway.federated.messages import Counted, DeviceMoments, DeviceSums, GroupSums, new_number, packed
 from foldaway.federated.modes import mode_of
-from foldaway.federated.modes.share import Devices, Share
+from foldaway.federated.modes.share import Devices, ServerShare
 from plans import SMALL
 
 CLAIMED = 10**5
@@ -21,16 +21,16 @@ CLAIMED = 10**5
 
 def message(plan: fa.Plan, arm: str, n: int, mean: float, group: int = 0) -> Counted:
     if plan.mode == "delta":
-        return Sums(new_number(), arm, n, packed(np.array([n * mean])))
+        return DeviceSums(new_number(), arm, n, packed(np.array([n * mean])))
     if plan.mode == "sums":
         return GroupSums(new_number(), arm, n, group, packed(np.array([n * mean])))
     R = np.array([[np.sqrt(n), np.sqrt(n) * mean], [0.0, np.sqrt(n) if n > 1 else 0.0]])
-    return Moments.of(new_number(), arm, n, R)
+    return DeviceMoments.of(new_number(), arm, n, R)
 
 
-def honest(plan: fa.Plan, devices: int = 1000) -> Share:
+def honest(plan: fa.Plan, devices: int = 1000) -> ServerShare:
     """A share of devices that the treatment does nothing to: about ten records each."""
-    rng, share, mode = np.random.default_rng(3), Share.of(plan), mode_of(plan)
+    rng, share, mode = np.random.default_rng(3), ServerShare.of(plan), mode_of(plan)
     sent = [
         message(plan, "ab"[i % 2], int(rng.integers(5, 16)), rng.normal(50, 10), int(rng.integers(plan.groups)))
         for i in range(devices)
@@ -39,14 +39,14 @@ def honest(plan: fa.Plan, devices: int = 1000) -> Share:
     return share
 
 
-def effect(share: Share) -> tuple[Effect, fa.Effects]:
+def effect(share: ServerShare) -> tuple[Effect, fa.Effects]:
     counts = dict(zip(share.plan.arms, share.devices, strict=True))
     effects, _ = mode_of(share.plan).results(share, Devices(counts, counts), None)
     kind = "jackknife" if share.plan.mode == "sums" else "CR1"
     return effects.filter(estimator="difference", se_kind=kind)[0], effects
 
 
-def p_of(share: Share) -> float:
+def p_of(share: ServerShare) -> float:
     row, _ = effect(share)
     assert row.p_value is not None
     return row.p_value
@@ -99,7 +99,7 @@ def test_sums_of_predictions_beyond_their_reach_are_refused() -> None:
         federated="sums",
         release=1.0,
     )
-    share, mode = Share.of(plan), mode_of(plan)
+    share, mode = ServerShare.of(plan), mode_of(plan)
     good = GroupSums(new_number(), "a", 3, 0, packed(3 * np.array([40.0, 50.0])))  # p = −10, the least there is
     mode.check(share, good, None)
     with pytest.raises(MessageError, match="beyond the plan's `bounds`"):
@@ -111,7 +111,7 @@ def test_the_largest_device_is_told_whatever_server_it_came_to() -> None:
     one, other = honest(plan, 400), honest(plan, 200)
     large = message(plan, "a", 900, 50.0)
     mode_of(plan).fold(other, [large], [mode_of(plan).check(other, large, None)], None)
-    other = Share.of(plan, other.dumps())
+    other = ServerShare.of(plan, other.dumps())
     whole = one.merge(other)
     share = 900 / whole.trial.counts["a"]
     _, effects = effect(whole)

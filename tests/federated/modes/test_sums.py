@@ -16,7 +16,7 @@ from clustered import Kept, devices_of, everyone, federated, report, results, sh
 from foldaway.errors import MessageError
 from foldaway.federated.messages import GroupSums, packed
 from foldaway.federated.modes import mode_of
-from foldaway.federated.modes.share import Share
+from foldaway.federated.modes.share import ServerShare
 from foldaway.plan.arms import device_group
 from foldaway.plan.groups import units_for
 from foldaway.tallies import Lean
@@ -61,7 +61,7 @@ class Case:
     def messages(self) -> list[Any]:
         return [report(self.plan, kept, group) for kept, group in zip(self.devices, self.groups, strict=True)]
 
-    def effects(self, share: Share) -> fa.Effects:
+    def effects(self, share: ServerShare) -> fa.Effects:
         return results(self.plan, share, everyone(self.plan, self.devices))[0]
 
 
@@ -77,10 +77,10 @@ def test_any_order_batching_and_server_gives_the_sums_of_a_trial_with_all_rows(c
     theirs = sums_of(made.trial)
     for size, servers in ((1, 1), (7, 3), (1000, 2)):
         messages = [made.messages()[i] for i in rng.permutation(len(made.devices))]
-        whole = Share.of(made.plan)
+        whole = ServerShare.of(made.plan)
         for server in range(servers):
             share = share_of(made.plan, messages[server::servers], size)
-            read = Share.of(made.plan, share.dumps())
+            read = ServerShare.of(made.plan, share.dumps())
             assert read.dumps() == share.dumps()
             whole = read.merge(whole)
         ours = sums_of(whole.trial)

@@ -9,7 +9,7 @@ import foldaway as fa
 from clustered import Kept, answer, devices_of, everyone, federated, moments, results, share_of, with_replies
 from foldaway.federated.messages import ScoreReply, packed
 from foldaway.federated.modes import mode_of
-from foldaway.federated.modes.share import Devices, Share
+from foldaway.federated.modes.share import Devices, ServerShare
 from foldaway.federated.replies.integrity import Integrity, integrity
 from foldaway.federated.replies.models import segments
 from foldaway.federated.replies.published import Published
@@ -32,7 +32,7 @@ class Setting:
         self.replies = [answer(self.plan, self.published, kept) for kept in self.devices]
 
     def judged(self, replies: list[ScoreReply], devices: Devices) -> Integrity:
-        share = Share.of(self.plan)
+        share = ServerShare.of(self.plan)
         mode_of(self.plan).fold(share, replies, [np.frombuffer(reply.scores) for reply in replies], self.published)
         assert share.replies is not None
         return integrity(self.published.arms, share.replies, devices.missing)

@@ -27,8 +27,8 @@ from foldaway.errors import (
     UnknownNumber,
 )
 from foldaway.federated.coordinator.ending import EndRequest
-from foldaway.federated.messages import Enrolment, Received, ScoreReply, Sums, encoded, new_number, packed
-from foldaway.federated.modes.share import Share
+from foldaway.federated.messages import DeviceSums, Enrolment, Received, ScoreReply, encoded, new_number, packed
+from foldaway.federated.modes.share import ServerShare
 from foldaway.federated.replies.models import reply
 from foldaway.service.collecting.answers import Answer
 from foldaway.service.collecting.record_trials import Sent
@@ -220,7 +220,7 @@ def test_a_number_that_was_never_enrolled_is_not_counted(service: Service) -> No
 def test_one_bad_message_does_not_take_the_others_with_it(service: Service) -> None:
     plan, devices = begun(service, "delta")
     good = [device.message("reports") for device in devices]
-    bad = encoded(Sums(devices[0].number, "c", 1, packed(np.array([1.0]))))
+    bad = encoded(DeviceSums(devices[0].number, "c", 1, packed(np.array([1.0]))))
     outcomes = service.devices.receive(plan.name, "reports", [b"", bad, *good, b"\xc1"])
     assert [type(outcome) for outcome in outcomes] == [MessageError, MessageError, *[Received] * 3, MessageError]
     assert service.status(plan.name).records == 7
@@ -347,7 +347,7 @@ def test_a_site_takes_no_single_device_with_it(service: Service) -> None:
     assert (status.records, service.devices.pending(plan.name)) == (4, 1)
     (shard,) = service.store.shards.all(plan.name)
     assert shard.state is not None
-    assert Share.of(plan, shard.state).trial.counts == {"a": 4, "b": 0}
+    assert ServerShare.of(plan, shard.state).trial.counts == {"a": 4, "b": 0}
     # Lost with the server, it may come again; and it is counted beside the site, once.
     again = Service(service.store, "main", Limits())
     for server in (service, again):

@@ -15,8 +15,16 @@ import pytest
 import foldaway as fa
 from clustered import Kept, moments, report
 from foldaway.federated.coordinator.ending import EndRequest
-from foldaway.federated.messages import Coefficients, Enrolment, Moments, ScoreReply, encoded, new_number, packed
-from foldaway.federated.modes.share import Share
+from foldaway.federated.messages import (
+    DeviceMoments,
+    Enrolment,
+    PublishedCoefficients,
+    ScoreReply,
+    encoded,
+    new_number,
+    packed,
+)
+from foldaway.federated.modes.share import ServerShare
 from foldaway.federated.replies.models import readings, reply
 from foldaway.federated.replies.published import Published
 from foldaway.service.collecting.answers import Answer
@@ -56,19 +64,19 @@ class Target:
 
     def send_one_by_one(self) -> None:
         """Moments, or reports, of one device after the other; the attacker looks after each."""
-        self.states = [Share.of(self.plan)]
+        self.states = [ServerShare.of(self.plan)]
         kind = "moments" if self.plan.mode == "scores" else "reports"
         for number, device in zip(self.numbers, self.devices, strict=True):
             message = moments(device) if kind == "moments" else report(self.plan, device)
             if kind == "reports":
-                assert isinstance(message, Moments)
-                message = Moments(number, message.arm, message.n, message.factor)
+                assert isinstance(message, DeviceMoments)
+                message = DeviceMoments(number, message.arm, message.n, message.factor)
             self.send(kind, [message])
             for state in self.stored():
                 if state.trial.n != self.states[-1].trial.n:
                     self.states.append(state)
 
-    def reply(self, published: Coefficients, which: slice) -> None:
+    def reply(self, published: PublishedCoefficients, which: slice) -> None:
         pairs = list(zip(self.numbers, self.devices, strict=True))[which]
         values = [ScoreReply(number, d.arm, packed(reply(self.plan, published, d.arm, d.rows))) for number, d in pairs]
         self.send("reports", values)
@@ -81,10 +89,12 @@ class Target:
                 return Published.loads(self.place.opened(bytes(sealed), "published:target"), self.plan)
         return None
 
-    def stored(self) -> list[Share]:
+    def stored(self) -> list[ServerShare]:
         found = self.place.sql("SELECT version, state FROM foldaway_shards WHERE trial = 'target'")
         return [
-            Share.of(self.plan, self.place.opened(bytes(sealed), f"state:target:main:{version}"), self.published())
+            ServerShare.of(
+                self.plan, self.place.opened(bytes(sealed), f"state:target:main:{version}"), self.published()
+            )
             for version, sealed in found
             if sealed is not None
         ]
@@ -113,7 +123,7 @@ class Target:
         return float(R[0, 1] / R[0, 0]) + missing
 
 
-def _only_record(before: Share, after: Share) -> float | None:
+def _only_record(before: ServerShare, after: ServerShare) -> float | None:
     if after.trial.n - before.trial.n != 1:
         return None
     total = 0.0

@@ -10,7 +10,7 @@ import pytest
 from counted_devices import Simulated, begun
 from foldaway.errors import IngestError
 from foldaway.federated.coordinator.ending import EndRequest
-from foldaway.federated.messages import Moments, encoded
+from foldaway.federated.messages import DeviceMoments, encoded
 from foldaway.service.collecting.service import Service
 
 
@@ -39,7 +39,9 @@ def report(device: Simulated, place: int) -> bytes:
     """Four records about a mean of the device's own, so that all devices are of one size."""
     mean = 1.0 + place % 5
     factor: Any = np.array([[2.0, 2.0 * mean], [0.0, 1.0]])
-    return encoded(Moments(device.number, device.arm, 4, Moments.of(device.number, device.arm, 4, factor).factor))
+    return encoded(
+        DeviceMoments(device.number, device.arm, 4, DeviceMoments.of(device.number, device.arm, 4, factor).factor)
+    )
 
 
 @pytest.mark.parametrize("ask", [EndRequest(), EndRequest(exact=True), EndRequest(deadline=0.0)])

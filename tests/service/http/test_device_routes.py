@@ -17,9 +17,9 @@ from clustered import Kept, devices_of, federated, moments, report
 from commands import foldaway
 from foldaway.federated.messages import (
     MEDIA_TYPE,
-    Coefficients,
+    DeviceMoments,
     Enrolment,
-    Moments,
+    PublishedCoefficients,
     ScoreReply,
     decoded,
     encoded,
@@ -89,7 +89,7 @@ def test_a_life_in_mode_scores(server: Served) -> None:
     assert closing["federated"]["stage"] == "replying"
     published = server.ask("GET", "/v1/trials/replies/coefficients", trial.tokens["ingest_token"])
     assert published.headers["Content-Type"].startswith(MEDIA_TYPE)
-    coefficients = decoded(published.content, Coefficients)
+    coefficients = decoded(published.content, PublishedCoefficients)
     for number, kept in list(zip(trial.numbers, trial.kept, strict=True))[1:]:
         scores = reply(trial.plan, coefficients, kept.arm, kept.rows)
         assert trial.post("reports", encoded(ScoreReply(number, kept.arm, packed(scores)))).status_code == 200
@@ -143,8 +143,8 @@ def test_refusals(server: Served) -> None:
     trial = Hosted(server, "refusals", "one-message")
     number, kept = trial.numbers[0], trial.kept[0]
     enrolment, message = encoded(Enrolment(number, kept.arm)), report(trial.plan, kept)
-    assert isinstance(message, Moments)
-    own = encoded(Moments(number, message.arm, message.n, message.factor))
+    assert isinstance(message, DeviceMoments)
+    own = encoded(DeviceMoments(number, message.arm, message.n, message.factor))
     assert trial.post("reports", own).status_code == 404
     assert trial.post("enrolments", enrolment).json() == {"repeated": False, "durable": True}
     assert trial.post("enrolments", enrolment).json() == {"repeated": True, "durable": True}
@@ -154,7 +154,10 @@ def test_refusals(server: Served) -> None:
     assert trial.post("enrolments", encoded(Enrolment(new_number(), "nobody"))).status_code == 422
     assert trial.post("moments", own).status_code == 422
     assert trial.post("reports", own[:-1]).status_code == 422
-    assert trial.post("reports", encoded(Moments(number, kept.arm, message.n + 1, message.factor))).status_code == 422
+    assert (
+        trial.post("reports", encoded(DeviceMoments(number, kept.arm, message.n + 1, message.factor))).status_code
+        == 422
+    )
     assert trial.post("reports", own).json() == {"repeated": False, "durable": False}
     assert trial.post("reports", own).json() == {"repeated": True, "durable": False}
     assert server.ask("GET", "/v1/trials/refusals/coefficients", trial.tokens["ingest_token"]).status_code == 409

@@ -10,7 +10,7 @@ import pytest
 
 from clustered import answer, devices_of, federated, moments, share_of
 from foldaway.errors import IngestError
-from foldaway.federated.messages import MOST_BYTES, Message, Received, encoded
+from foldaway.federated.messages import MOST_BYTES, DeviceMessage, Received, encoded
 from foldaway.federated.modes import most_bytes
 from foldaway.federated.replies.published import Published
 from foldaway.service.http import gathering
@@ -27,7 +27,7 @@ def test_every_message_of_a_plan_fits_and_little_more_does(covariates: int, leve
     factors = [moments(kept) for kept in devices]
     share = share_of(plan, factors)
     published = Published.of(share.trial)
-    sent: list[Message] = [*factors, answer(plan, published, devices[0])]
+    sent: list[DeviceMessage] = [*factors, answer(plan, published, devices[0])]
     longest = max(len(encoded(message)) for message in sent)
     assert longest <= most_bytes(plan) < 2 * longest + 200 < MOST_BYTES
 

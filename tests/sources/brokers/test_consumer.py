@@ -36,7 +36,7 @@ from foldaway.effects.door import TOLD
 from foldaway.errors import EndedError, SourceError, StateError
 from foldaway.keeping.saved import StreamPositions
 from foldaway.sources.brokers.broker import Broker, Message, parse
-from foldaway.sources.brokers.consumer import FaultyMessage, Progress
+from foldaway.sources.brokers.consumer import ConsumerProgress, FaultyMessage
 from foldaway.sources.brokers.nats import NatsStream
 from foldaway.tallies import arms_of
 
@@ -68,7 +68,7 @@ def test_stopped_anywhere_and_started_again_it_is_the_same(some_broker: Server, 
     """Small pieces at a time, so that it is stopped in the middle of a cohort, over and over."""
     plan, records = prepared(some_broker, n=200, cohort=30)
     steps = 0
-    progress: list[Progress] = []
+    progress: list[ConsumerProgress] = []
     for _ in range(100):
         progress.clear()
         consume(
@@ -90,7 +90,7 @@ def test_the_first_write_waits_until_there_can_be_coefficients(some_broker: Serv
     records = people(600).append_column("level", pa.array(np.resize(levels, 600)))
     some_broker.create(plan.name)
     some_broker.send(plan.name, messages(records, sizes_of(600, 1)))
-    progress: list[Progress] = []
+    progress: list[ConsumerProgress] = []
     found, _ = consume(some_broker, plan, tmp_path, told=progress.append, bytes_at_once=3000)
     assert min(each.records for each in progress if each.records) >= 5 * 40
     assert len([each for each in progress if each.pending >= 50]) > 1  # a cohort waited
@@ -419,7 +419,7 @@ def assert_outlived(server: Server, folder: Path) -> None:
     plan = plan_of(fresh_name())
     records = people(300)
     server.create(plan.name)
-    progress: list[Progress] = []
+    progress: list[ConsumerProgress] = []
     result: list[fa.Trial] = []
     done = threading.Event()
 
@@ -449,7 +449,7 @@ def assert_outlived(server: Server, folder: Path) -> None:
 def test_a_broker_of_kafka_that_dies_is_told(tmp_path: Path) -> None:
     """It cannot come back: the test broker's records die with it."""
     require("kafka")
-    server, progress = KINDS["kafka"](), list[Progress]()
+    server, progress = KINDS["kafka"](), list[ConsumerProgress]()
     plan = plan_of(fresh_name())
     try:
         server.start()
@@ -457,7 +457,7 @@ def test_a_broker_of_kafka_that_dies_is_told(tmp_path: Path) -> None:
         server.send(plan.name, [Sent(as_json(people(60)))])
         began = time.monotonic()
 
-        def told(each: Progress) -> None:
+        def told(each: ConsumerProgress) -> None:
             progress.append(each)
             if each.records == 60 and each.away is None:
                 server.kill()

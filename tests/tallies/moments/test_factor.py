@@ -10,7 +10,7 @@ from foldaway.errors import StateError
 from foldaway.keeping.state import Array
 from foldaway.numerics.block import Block, Floats, Shape
 from foldaway.tallies.moments.factor import Factor
-from foldaway.tallies.moments.tally import Counted
+from foldaway.tallies.moments.tally import CountedArray
 
 # Tall enough for the Gram matrix to be taken, too short for it, and in between.
 HEIGHTS = [1, 3, 40, 79, 80, 500]
@@ -86,14 +86,14 @@ def test_the_rows_and_the_old_factor_are_left_alone() -> None:
 @pytest.mark.parametrize(
     "state",
     [
-        Counted(-1, Array.of(np.eye(2))),
-        Counted(1, Array.of(np.ones((2, 2)))),
-        Counted(1, Array.of(np.eye(3))),
-        Counted(1, Array.of(np.diag([1.0, np.nan]))),
+        CountedArray(-1, Array.of(np.eye(2))),
+        CountedArray(1, Array.of(np.ones((2, 2)))),
+        CountedArray(1, Array.of(np.eye(3))),
+        CountedArray(1, Array.of(np.diag([1.0, np.nan]))),
         None,
     ],
     ids=["negative count", "not triangular", "other shape", "not finite", "nothing"],
 )
-def test_what_is_no_factor_is_refused(state: Counted | None) -> None:
+def test_what_is_no_factor_is_refused(state: CountedArray | None) -> None:
     with pytest.raises(StateError):
         Factor.empty(Shape(1, 1)).restored(state)

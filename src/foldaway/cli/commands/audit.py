@@ -99,7 +99,7 @@ def _of_store(targets: list[str], key_file: Path | None, version_keys: Path | No
         from foldaway.service.database.store import Store
         from foldaway.service.keys.vault import Vault
     from foldaway.auditing.audit import audit
-    from foldaway.federated.modes.share import Share
+    from foldaway.federated.modes.share import ServerShare
 
     (place,) = targets[:1]
     if len(targets) > 1:
@@ -112,7 +112,7 @@ def _of_store(targets: list[str], key_file: Path | None, version_keys: Path | No
             for shard in store.shards.all(row.name):
                 if shard.state is not None:
                     federated = plan.federated is not None
-                    held = Share.of(plan, shard.state).trial if federated else fa.Trial.loads(shard.state, plan)
+                    held = ServerShare.of(plan, shard.state).trial if federated else fa.Trial.loads(shard.state, plan)
                     yield f"{row.name}, share of {shard.shard}", audit(plan, held.tallies)
     finally:
         store.close()

@@ -14,7 +14,7 @@ import msgspec
 from foldaway.cli.terminal.words import tell
 from foldaway.effects import Effects
 from foldaway.errors import many
-from foldaway.sources.brokers.consumer import Consumer, Progress
+from foldaway.sources.brokers.consumer import Consumer, ConsumerProgress
 from foldaway.trial import Trial
 
 _EVERY = 1.0
@@ -33,7 +33,7 @@ def stop_asked() -> Iterator[Callable[[], bool]]:
 
 
 @contextmanager
-def shown_progress(stream: str, json: bool) -> Iterator[Callable[[Progress], None]]:
+def shown_progress(stream: str, json: bool) -> Iterator[Callable[[ConsumerProgress], None]]:
     """Shows progress: JSON lines on standard output, or a line that changes on a terminal's standard error."""
     from rich.console import Console
 
@@ -47,11 +47,11 @@ def shown_progress(stream: str, json: bool) -> Iterator[Callable[[Progress], Non
         yield _outages(stream)
 
 
-def in_one_line(progress: Progress) -> str:
+def in_one_line(progress: ConsumerProgress) -> str:
     """The progress in one line.
 
     Example:
-        >>> in_one_line(Progress(records=1200, pending=34, lag=5, rate=810.0, skipped=0, missed=0))
+        >>> in_one_line(ConsumerProgress(records=1200, pending=34, lag=5, rate=810.0, skipped=0, missed=0))
         '1,200 records | 34 pending | 5 messages waiting | 810 records/s'
     """
     parts = [many(progress.records, "record"), f"{progress.pending:,} pending"]
@@ -65,11 +65,11 @@ def in_one_line(progress: Progress) -> str:
     return " | ".join(parts)
 
 
-def _json_lines() -> Callable[[Progress], None]:
+def _json_lines() -> Callable[[ConsumerProgress], None]:
     """A line a second at most, and one for every attempt to reach a broker that is away."""
     said = -_EVERY
 
-    def show(progress: Progress) -> None:
+    def show(progress: ConsumerProgress) -> None:
         nonlocal said
         now = time.monotonic()
         if now - said >= _EVERY or progress.away is not None:
@@ -79,11 +79,11 @@ def _json_lines() -> Callable[[Progress], None]:
     return show
 
 
-def _outages(stream: str) -> Callable[[Progress], None]:
+def _outages(stream: str) -> Callable[[ConsumerProgress], None]:
     """For a log: when the broker goes away, and when it is back."""
     away = False
 
-    def show(progress: Progress) -> None:
+    def show(progress: ConsumerProgress) -> None:
         nonlocal away
         if (progress.away is not None) != away:
             away = not away
@@ -120,6 +120,6 @@ def show_end(trial: Trial, consumer: Consumer, effects: Effects | str, *, delete
             tell(f"{count:,} {what}.")
 
 
-def _print_line(event: str, progress: Progress, **more: Any) -> None:
+def _print_line(event: str, progress: ConsumerProgress, **more: Any) -> None:
     line = {"event": event, **msgspec.to_builtins(progress), **more}
     print(msgspec.json.encode(line).decode(), flush=True)

@@ -31,7 +31,7 @@ from foldaway.tallies.answer import (
     KEYS,
     MARK,
     UNITS,
-    Part,
+    AnswerPart,
     by_arm,
     by_group,
     numbers_in,
@@ -212,7 +212,7 @@ class _Statement(ReadRows):
         matched = field("fa_of").eq(field("fa_arm"))
         return select("*", *away).from_("foldaway_good").join("foldaway_centers", on=matched)
 
-    def cells(self, part: Part) -> exp.Select:
+    def cells(self, part: AnswerPart) -> exp.Select:
         """Sums by cell of a part."""
         keys: dict[str, Expression] = {"arm": field("fa_arm")}
         if part.segment >= 0:
@@ -285,7 +285,7 @@ class _Statement(ReadRows):
             made += self.lines_of(part, f"foldaway_cells_{place}")
         return reduce(lambda one, two: one.union(two, distinct=False, copy=False), made)
 
-    def lines_of(self, part: Part, cells: str) -> list[exp.Select]:
+    def lines_of(self, part: AnswerPart, cells: str) -> list[exp.Select]:
         """Those of a part: by arm and group, and for sums of second order by arm."""
         keys: dict[str, Expression] = {"arm": field("fa_arm_key")}
         if part.segment >= 0:

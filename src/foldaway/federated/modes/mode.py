@@ -11,8 +11,8 @@ import numpy as np
 from foldaway.effects import Effects
 from foldaway.effects.door import TOLD, Door
 from foldaway.errors import MessageError
-from foldaway.federated.messages import Message
-from foldaway.federated.modes.share import ROUNDING, Devices, Share
+from foldaway.federated.messages import DeviceMessage
+from foldaway.federated.modes.share import ROUNDING, Devices, ServerShare
 from foldaway.federated.replies.integrity import Integrity
 from foldaway.federated.replies.published import Published
 from foldaway.numerics.block import Floats
@@ -32,7 +32,7 @@ class Mode(ABC):
     """
 
     name: ClassVar[str]
-    reports: ClassVar[type[Message]]
+    reports: ClassVar[type[DeviceMessage]]
 
     @property
     def replies(self) -> bool:
@@ -43,7 +43,7 @@ class Mode(ABC):
         """
         return WORDS[self.name].at_end
 
-    def check(self, share: Share, message: Any, published: Published | None) -> Floats:
+    def check(self, share: ServerShare, message: Any, published: Published | None) -> Floats:
         """The numbers in a message, if those of a device of this plan can be so; unless it is a reply, its factor.
 
         Raises:
@@ -69,7 +69,7 @@ class Mode(ABC):
         return R
 
     def fold(
-        self, share: Share, messages: Sequence[Any], values: Sequence[Floats], published: Published | None
+        self, share: ServerShare, messages: Sequence[Any], values: Sequence[Floats], published: Published | None
     ) -> None:
         """Take checked messages of one kind in; unless they are replies, each is a cluster of its own."""
         if messages:
@@ -77,7 +77,7 @@ class Mode(ABC):
 
     @abstractmethod
     def results(
-        self, share: Share, devices: Devices, published: Published | None, door: Door = TOLD
+        self, share: ServerShare, devices: Devices, published: Published | None, door: Door = TOLD
     ) -> tuple[Effects, Integrity | None]:
         """The effects of all servers' shares together, and what the replies say about themselves, if there are any."""
 
@@ -88,7 +88,7 @@ class Mode(ABC):
         """What a device keeps and sends, for a person."""
 
     @abstractmethod
-    def longest(self, plan: Plan) -> Sequence[Message]:
+    def longest(self, plan: Plan) -> Sequence[DeviceMessage]:
         """The longest messages that a device can send, of each kind."""
 
 
@@ -100,7 +100,7 @@ class SiteMode(Mode):
         """What a site sends of the records that it has folded."""
 
     @abstractmethod
-    def site(self, share: Share, data: bytes) -> Share:
+    def site(self, share: ServerShare, data: bytes) -> ServerShare:
         """What a site has sent, if it is of units of this plan and could have come from a site.
 
         Raises:

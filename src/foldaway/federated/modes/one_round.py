@@ -15,12 +15,12 @@ from foldaway.errors import MessageError, StateError, instead_of, many
 from foldaway.federated.messages import (
     MOST_RECORDS,
     Counted,
-    Moments,
-    Sums,
+    DeviceMoments,
+    DeviceSums,
     encoded,
 )
 from foldaway.federated.modes.mode import Mode, SiteMode, longest_arm
-from foldaway.federated.modes.share import Devices, Share, units_of
+from foldaway.federated.modes.share import Devices, ServerShare, units_of
 from foldaway.federated.replies.published import Published
 from foldaway.keeping.cohort import least_to_publish
 from foldaway.plan import Plan
@@ -35,7 +35,7 @@ class OneRound(Mode):
     reports: ClassVar[type[Counted]]
 
     def results(
-        self, share: Share, devices: Devices, published: Published | None, door: Door = TOLD
+        self, share: ServerShare, devices: Devices, published: Published | None, door: Door = TOLD
     ) -> tuple[Effects, None]:
         """Those of an analysis of clusters, with a note on who is missing from it."""
         moments = Reading(share.plan, arms_of(share.trial.tallies))
@@ -47,17 +47,17 @@ class OneMessage(OneRound, SiteMode):
     """A device keeps the factor of its records, which says all that clustered errors need; sites send tallies."""
 
     name = "one-message"
-    reports = Moments
+    reports = DeviceMoments
 
-    def longest(self, plan: Plan) -> Sequence[Moments]:
+    def longest(self, plan: Plan) -> Sequence[DeviceMoments]:
         """The factor of as many records as a message may be of."""
-        return [Moments.of(bytes(16), longest_arm(plan), MOST_RECORDS, np.zeros((len(plan.columns),) * 2))]
+        return [DeviceMoments.of(bytes(16), longest_arm(plan), MOST_RECORDS, np.zeros((len(plan.columns),) * 2))]
 
     def from_site(self, trial: Trial) -> bytes:
         """The state, in which every unit is a cluster."""
         return trial.dumps()
 
-    def site(self, share: Share, data: bytes) -> Share:
+    def site(self, share: ServerShare, data: bytes) -> ServerShare:
         """The state again; units are counted in it."""
         with instead_of(StateError, lambda error: MessageError(f"the body is not the tallies of a site: {error}")):
             trial = Trial.loads(data, share.plan)
@@ -66,7 +66,7 @@ class OneMessage(OneRound, SiteMode):
         units, records = list(units_of(trial).values()), list(trial.counts.values())
         share.require_of_units(units, records)
         share.require_dropped(trial.dropped, trial.n)
-        return Share(trial, devices=units, largest=records)
+        return ServerShare(trial, devices=units, largest=records)
 
     def described(self, plan: Plan) -> str:
         """The factor."""
@@ -83,11 +83,11 @@ class Delta(OneRound):
     """A device keeps sums of its outcomes: enough for a difference of means, by the paper's delta method, alone."""
 
     name = "delta"
-    reports = Sums
+    reports = DeviceSums
 
-    def longest(self, plan: Plan) -> Sequence[Sums]:
+    def longest(self, plan: Plan) -> Sequence[DeviceSums]:
         """The sums of as many records as a message may be of."""
-        return [Sums(bytes(16), longest_arm(plan), MOST_RECORDS, bytes(8 * len(plan.values)))]
+        return [DeviceSums(bytes(16), longest_arm(plan), MOST_RECORDS, bytes(8 * len(plan.values)))]
 
     def described(self, plan: Plan) -> str:
         """The count and the sums."""
@@ -102,7 +102,7 @@ def site_sentence(plan: Plan, what: str) -> str:
     return f"A site sends {what} once, and only if every arm that has units at the site has at least {least}."
 
 
-def notes_on(share: Share, devices: Devices, door: Door) -> Iterator[str]:
+def notes_on(share: ServerShare, devices: Devices, door: Door) -> Iterator[str]:
     """Who is in the effects, and who is not, with counts as they leave by the door.
 
     And how much of an arm comes from a single device or site.

@@ -17,16 +17,16 @@ from foldaway.effects.reading import effects_of
 from foldaway.errors import MessageError, TooEarly, many
 from foldaway.federated.messages import (
     MOST_RECORDS,
-    Message,
+    DeviceMessage,
+    DeviceMoments,
     Model,
-    Moments,
     ScoreReply,
     encoded,
     packed,
     unpacked,
 )
 from foldaway.federated.modes.mode import Mode, longest_arm
-from foldaway.federated.modes.share import Devices, Share
+from foldaway.federated.modes.share import Devices, ServerShare
 from foldaway.federated.replies.integrity import Integrity, integrity
 from foldaway.federated.replies.models import leverage_of, read_as, segments
 from foldaway.federated.replies.published import Published
@@ -36,13 +36,13 @@ from foldaway.plan import Plan
 from foldaway.plan.analysis import estimators_of
 
 
-class Scores(Mode):
+class ScoresAtTheEnd(Mode):
     """Scores are collected at the end and not kept before: the coordinator needs second moments alone."""
 
     name = "scores"
     reports = ScoreReply
 
-    def check(self, share: Share, message: Any, published: Published | None) -> Floats:
+    def check(self, share: ServerShare, message: Any, published: Published | None) -> Floats:
         """Scores, if they can be those of an arm's records; or the factor in moments."""
         if not isinstance(message, ScoreReply):
             return super().check(share, message, published)
@@ -55,10 +55,10 @@ class Scores(Mode):
         return values
 
     def fold(
-        self, share: Share, messages: Sequence[Any], values: Sequence[Floats], published: Published | None
+        self, share: ServerShare, messages: Sequence[Any], values: Sequence[Floats], published: Published | None
     ) -> None:
         """Add replies up, by arm; or take moments in."""
-        if published is None or not messages or isinstance(messages[0], Moments):
+        if published is None or not messages or isinstance(messages[0], DeviceMoments):
             super().fold(share, messages, values, published)
             return
         sums = published.no_replies() if share.replies is None else list(share.replies)
@@ -69,7 +69,7 @@ class Scores(Mode):
         share.replies = sums
 
     def results(
-        self, share: Share, devices: Devices, published: Published | None, door: Door = TOLD
+        self, share: ServerShare, devices: Devices, published: Published | None, door: Door = TOLD
     ) -> tuple[Effects, Integrity]:
         """From the moments that were published, and errors from the replies, if these add up to them."""
         assert published is not None, "there are no effects before anything is published"
@@ -102,10 +102,10 @@ class Scores(Mode):
             f"{len(plan.arms) * (sums.sums.size + sums.products.size):,} numbers."
         )
 
-    def longest(self, plan: Plan) -> tuple[Moments, Message]:
+    def longest(self, plan: Plan) -> tuple[DeviceMoments, DeviceMessage]:
         """The moments of as many records as a message may be of, and the reply to all models of the plan."""
         arm, columns = longest_arm(plan), len(plan.columns)
-        factor = Moments.of(bytes(16), arm, MOST_RECORDS, np.zeros((columns, columns)), first=False)
+        factor = DeviceMoments.of(bytes(16), arm, MOST_RECORDS, np.zeros((columns, columns)), first=False)
         return factor, ScoreReply(bytes(16), arm, packed(_no_replies(plan).sums))
 
 

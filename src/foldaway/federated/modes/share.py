@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from foldaway.errors import MessageError, StateError
-from foldaway.federated.messages import Counted, Moments
+from foldaway.federated.messages import Counted, DeviceMoments
 from foldaway.federated.replies.published import Published
 from foldaway.federated.replies.tally import Replies
 from foldaway.keeping.cohort import Newcomers
@@ -76,7 +76,7 @@ class ShareState(msgspec.Struct, array_like=True):
     largest: list[int]
 
 
-class Share:
+class ServerShare:
     """What one server has taken in of a federated trial.
 
     A share is folded into in place; ``copy`` before, where a fold must be undone.
@@ -215,12 +215,12 @@ class Share:
         """Count the devices, and give the messages' arms and numbers of records."""
         codes = np.array([self.code(message.arm) for message in messages], dtype=np.intp)
         for code, message in zip(codes, messages, strict=True):
-            self.devices[code] += not isinstance(message, Moments) or message.first
+            self.devices[code] += not isinstance(message, DeviceMoments) or message.first
             self.largest[code] = max(self.largest[code], message.n)
         self._most = None
         return codes, np.array([message.n for message in messages], dtype=np.int64)
 
-    def merge(self, other: Share) -> Self:
+    def merge(self, other: ServerShare) -> Self:
         """The share of both servers."""
         if self.replies is None or other.replies is None:
             replies = other.replies if self.replies is None else self.replies

@@ -23,7 +23,7 @@ from foldaway.federated.messages import (
 )
 from foldaway.federated.modes.mode import SiteMode, longest_arm
 from foldaway.federated.modes.one_round import OneRound, notes_on, site_sentence
-from foldaway.federated.modes.share import Devices, Share, units_of
+from foldaway.federated.modes.share import Devices, ServerShare, units_of
 from foldaway.federated.replies.published import Published
 from foldaway.keeping.secret import Secret
 from foldaway.numerics.block import Floats
@@ -68,7 +68,7 @@ class SumsByGroup(OneRound, SiteMode):
         )
         return encoded(message)
 
-    def site(self, share: Share, data: bytes) -> Share:
+    def site(self, share: ServerShare, data: bytes) -> ServerShare:
         """The sums, if as many units and records as they are said to be of can have them.
 
         Units of different sites, and of devices, are different units: their groups add up whatever the keys were.
@@ -103,14 +103,14 @@ class SumsByGroup(OneRound, SiteMode):
         share.require_of_units(message.units, most.astype(int).tolist())
         with np.errstate(invalid="ignore"):  # where nobody has an outcome, there is no mean
             self._require_plausible(share, sums[there] / by_column[there])
-        site = Share(Trial(plan), devices=message.units, largest=most.astype(int).tolist())
+        site = ServerShare(Trial(plan), devices=message.units, largest=most.astype(int).tolist())
         site.trial.dropped = Faults(message.dropped.items(), message.faults)
         share.require_dropped(site.trial.dropped, int(most.sum()))
         arm, group = np.nonzero(there)
         site.trial.fold_totals(arm, group, records[there].astype(np.int64), sums[there], present[there])
         return site
 
-    def check(self, share: Share, message: GroupSums, published: Published | None) -> Floats:
+    def check(self, share: ServerShare, message: GroupSums, published: Published | None) -> Floats:
         """The sums, if the plan has the message's arm, group and columns."""
         share.require_few(message)
         if message.group >= share.plan.groups:
@@ -122,14 +122,14 @@ class SumsByGroup(OneRound, SiteMode):
             share.require_within(y - tilde, np.asarray(predictor.reach))
         return sums
 
-    def _require_plausible(self, share: Share, means: Floats) -> None:
+    def _require_plausible(self, share: ServerShare, means: Floats) -> None:
         """Refuse means, by column, that are absurd, or beyond the plan's bounds."""
         share.require_usual(means**2)
         bounds = {o: ends for o, v in enumerate(share.plan.values) if (ends := v.bounds(share.plan.bounds)) is not None}
         share.require_within(means[..., list(bounds)], list(bounds.values()))
 
     def fold(
-        self, share: Share, messages: Sequence[GroupSums], values: Sequence[Floats], published: Published | None
+        self, share: ServerShare, messages: Sequence[GroupSums], values: Sequence[Floats], published: Published | None
     ) -> None:
         """Add them up by arm and group."""
         if messages:
@@ -138,7 +138,7 @@ class SumsByGroup(OneRound, SiteMode):
             share.trial.fold_totals(codes, groups, counts, np.stack(values))
 
     def results(
-        self, share: Share, devices: Devices, published: Published | None, door: Door = TOLD
+        self, share: ServerShare, devices: Devices, published: Published | None, door: Door = TOLD
     ) -> tuple[Effects, None]:
         """Those of sums by group, with a note on who is missing from them."""
         trial, units = share.trial, dict(zip(share.plan.arms, share.devices, strict=True))

@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from foldaway.errors import EstimateError, MessageError
-from foldaway.federated.messages import Coefficients, Model, packed, unpacked
+from foldaway.federated.messages import Model, PublishedCoefficients, packed, unpacked
 from foldaway.inference.contrast import Question
 from foldaway.inference.estimators import estimator
 from foldaway.numerics.block import Floats
@@ -40,7 +40,7 @@ _ALONE = 1e-8
 _POWER = {"CR2": -0.5, "CR3": -1.0}
 
 
-class Segment(NamedTuple):
+class ReplySegment(NamedTuple):
     """The part of a reply that belongs to one model: X'E, q by r, plain or corrected for leverage.
 
     Its numbers, and their products with one another, begin at these places among those of all parts.
@@ -64,14 +64,14 @@ def leverage_of(plan: Plan) -> Literal["CR2", "CR3"] | None:
     return None if plan.federated is None else plan.federated.leverage
 
 
-def segments(models: Sequence[Model]) -> list[Segment]:
+def segments(models: Sequence[Model]) -> list[ReplySegment]:
     """The parts of a reply, in order."""
-    parts: list[Segment] = []
+    parts: list[ReplySegment] = []
     start = products_start = 0
     for model in models:
         q, r = model.regressors, 2 if model.intercept else 1
         for corrected in (False,) if model.breads is None else (False, True):
-            parts.append(Segment(model, corrected, q, r, start, products_start))
+            parts.append(ReplySegment(model, corrected, q, r, start, products_start))
             start, products_start = start + q * r, products_start + (q * r) ** 2
     return parts
 
@@ -120,14 +120,14 @@ def _model(plan: Plan, arms: Sequence[ArmTally], name: str, outcome: int) -> Mod
     return Model(name, outcome, q, intercept, deltas, breads)
 
 
-def frame_of(published: Coefficients, columns: int) -> Floats:
+def frame_of(published: PublishedCoefficients, columns: int) -> Floats:
     """The frame again, K by K."""
     F = np.zeros((columns, columns), order="F")
     F[np.triu_indices(columns)] = unpacked(published.frame, columns * (columns + 1) // 2)
     return F
 
 
-def readings(segment: Segment, arm: int, F: Floats, framed: Floats, k: int) -> tuple[Floats, Floats]:
+def readings(segment: ReplySegment, arm: int, F: Floats, framed: Floats, k: int) -> tuple[Floats, Floats]:
     """X and E of framed rows, as a model reads them: of a device's records, or of an arm's factor."""
     column = k + segment.model.outcome
     delta = unpacked(segment.model.deltas[arm], k)
@@ -136,7 +136,9 @@ def readings(segment: Segment, arm: int, F: Floats, framed: Floats, k: int) -> t
     return framed[:, : segment.q], np.column_stack(columns)
 
 
-def reply(plan: Plan, published: Coefficients, arm: str, rows: Floats, weights: Floats | None = None) -> Floats:
+def reply(
+    plan: Plan, published: PublishedCoefficients, arm: str, rows: Floats, weights: Floats | None = None
+) -> Floats:
     """A device's scores for every published model, to be sent as they are; of its rows z = [1, x, y], n by K."""
     k, columns, leverage = len(plan.regressors), len(plan.columns), leverage_of(plan)
     a = list(plan.arms).index(arm)

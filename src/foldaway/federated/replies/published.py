@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 
 from foldaway.errors import StateError
-from foldaway.federated.messages import Coefficients, Model, Stage, packed
-from foldaway.federated.replies.models import Segment, in_one_frame, models_of, readings, segments
+from foldaway.federated.messages import Model, PublishedCoefficients, Stage, packed
+from foldaway.federated.replies.models import ReplySegment, in_one_frame, models_of, readings, segments
 from foldaway.federated.replies.tally import Replies
 from foldaway.keeping.state import pack, unpack
 from foldaway.numerics.block import Floats, Shape
@@ -48,10 +48,10 @@ class Published:
         arms = in_one_frame(arms_of(trial.tallies))
         return cls(trial.plan, arms, models_of(trial.plan, arms))
 
-    def message(self, stage: Stage, deadline: float) -> Coefficients:
+    def message(self, stage: Stage, deadline: float) -> PublishedCoefficients:
         """What devices get."""
         F = next(arm for arm in self.arms if arm.n).frame.F  # the same for all, see `in_one_frame`
-        return Coefficients(stage, deadline, packed(F[np.triu_indices(len(F))]), self.models)
+        return PublishedCoefficients(stage, deadline, packed(F[np.triu_indices(len(F))]), self.models)
 
     def no_replies(self) -> list[Replies]:
         """The sums of no replies, by arm."""
@@ -76,7 +76,7 @@ class Published:
         return cls(plan, [ArmTally.restore(arm, shape, {}) for arm in state.arms], state.models)
 
 
-def _most_scores(arm: ArmTally, place: int, segments: Sequence[Segment]) -> Floats:
+def _most_scores(arm: ArmTally, place: int, segments: Sequence[ReplySegment]) -> Floats:
     """The largest scores that any part of the arm's records can have.
 
     A device's records are among those whose moments are here, so |Σ x e| over them is at most |x| |e| over all

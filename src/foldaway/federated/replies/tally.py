@@ -14,7 +14,7 @@ import numpy as np
 
 from foldaway.errors import EstimateError, StateError
 from foldaway.federated.messages import unpacked
-from foldaway.federated.replies.models import Segment
+from foldaway.federated.replies.models import ReplySegment
 from foldaway.keeping.state import Array, decode_part
 from foldaway.numerics.block import Block, Floats
 from foldaway.plan import Plan
@@ -41,13 +41,13 @@ class Replies:
         products: Σ u u' for each part, flat, one after the other.
     """
 
-    segments: Sequence[Segment]
+    segments: Sequence[ReplySegment]
     n: int
     sums: Floats
     products: Floats
 
     @classmethod
-    def empty(cls, segments: Sequence[Segment]) -> Self:
+    def empty(cls, segments: Sequence[ReplySegment]) -> Self:
         """No replies yet."""
         widths = [part.q * part.r for part in segments]
         return cls(segments, 0, np.zeros(sum(widths)), np.zeros(sum(width**2 for width in widths)))
@@ -63,7 +63,7 @@ class Replies:
         """The sums of both sets of replies."""
         return type(self)(self.segments, self.n + other.n, self.sums + other.sums, self.products + other.products)
 
-    def product(self, segment: Segment) -> Floats:
+    def product(self, segment: ReplySegment) -> Floats:
         """Σ u u' of one part."""
         start, width = segment.products_start, segment.q * segment.r
         return self.products[start : start + width**2].reshape(width, width)
@@ -73,7 +73,7 @@ class Replies:
         return RepliesState(self.n, Array.of(self.sums), Array.of(self.products))
 
     @classmethod
-    def restore(cls, state: Any, segments: Sequence[Segment]) -> Self:
+    def restore(cls, state: Any, segments: Sequence[ReplySegment]) -> Self:
         """The sums from their state."""
         part, empty = decode_part(state, RepliesState), cls.empty(segments)
         if part.n < 0:
@@ -97,7 +97,7 @@ class CollectedScores:
     place: int
     clusters: int
     scored: int
-    products: dict[int, tuple[Segment, Floats]] = field(default_factory=dict)
+    products: dict[int, tuple[ReplySegment, Floats]] = field(default_factory=dict)
 
     squared_sums = None  # replies do not tell
 
@@ -120,7 +120,7 @@ class CollectedScores:
         meat[: segment.q, : segment.q] = product * (self.clusters / self.scored)
         return meat
 
-    def _combined(self, segment: Segment, product: Floats, delta: Floats, scale: float) -> Floats:
+    def _combined(self, segment: ReplySegment, product: Floats, delta: Floats, scale: float) -> Floats:
         """By inverse probabilities: with n_j and u_j those of the reply, a device's score is c·u_j − t·n_j."""
         k = self.arm.shape.regressors
         column = k + segment.model.outcome

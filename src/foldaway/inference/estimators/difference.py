@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from foldaway.errors import EstimateError
-from foldaway.inference.contrast import Contrast, Design, Estimate, Question, Regression
+from foldaway.inference.contrast import Contrast, Design, EffectAndLevel, Question, Regression
 from foldaway.inference.few_units import welch_degrees
 from foldaway.inference.variance import covariance, cr1_by_arm
 from foldaway.numerics.block import Floats
@@ -17,7 +17,7 @@ from foldaway.plan.vocabulary import CR1, HC2, HC3
 class MeanDifference(Contrast):
     """A difference of means, for which HC2 and HC3 come with Welch's degrees of freedom; CR1 is corrected by arm."""
 
-    def estimate(self, kind: str) -> Estimate:
+    def estimate(self, kind: str) -> EffectAndLevel:
         """The effect and its share of the control's level."""
         involved = np.flatnonzero(self.effect)
         counts = np.array([model.arm.n for model in self.fit.models], dtype=np.float64)[involved]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from foldaway.inference.bootstrap import ArmReplicates, Replicated
-from foldaway.inference.contrast import Contrast, Estimate, Question, plain_frame, root
+from foldaway.inference.contrast import Contrast, EffectAndLevel, Question, plain_frame, root
 from foldaway.inference.few_units import degrees_of_freedom
 from foldaway.inference.fit import ArmModel, Fit
 from foldaway.inference.variance import covariance
@@ -26,11 +26,11 @@ class WeightedOutcomes(Contrast):
         super().__init__(_mean(question, {arm: 1 / pi[arm], 0: -1 / pi[0]}), one, one, 0.0)
         self._control, self._treated = _mean(question, {0: 1 / pi[0]}), _mean(question, {arm: 1 / pi[arm]})
 
-    def point(self) -> Estimate:
+    def point(self) -> EffectAndLevel:
         """The effect and the control's level."""
         return super().point()._replace(base=float(self._control.coef[0]))
 
-    def estimate(self, kind: str) -> Estimate:
+    def estimate(self, kind: str) -> EffectAndLevel:
         """Both with their errors."""
         own, below, above = (float(covariance(fit, kind)[0, 0]) for fit in (self.fit, self._control, self._treated))
         return self.point()._replace(

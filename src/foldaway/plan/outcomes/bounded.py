@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from foldaway.plan.limits import Beyond, Ends, Limits
+from foldaway.plan.limits import Beyond, ColumnLimits, Ends
 from foldaway.plan.outcomes.outcome import Outcome
 
 
@@ -22,9 +22,9 @@ class Bounded(Outcome, frozen=True, kw_only=True):
     beyond: Beyond = "clip"
 
     @property
-    def limits(self) -> Mapping[str, Limits]:
+    def limits(self) -> Mapping[str, ColumnLimits]:
         """The column's, if it has bounds."""
-        return {} if self.bounds is None else {self.columns[0]: Limits(self.bounds, self.beyond)}
+        return {} if self.bounds is None else {self.columns[0]: ColumnLimits(self.bounds, self.beyond)}
 
     def faults(self) -> Iterator[str]:
         """What is wrong with the settings taken together."""

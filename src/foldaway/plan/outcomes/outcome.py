@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from foldaway.errors import PlanError, did_you_mean
-from foldaway.plan.limits import Limits
+from foldaway.plan.limits import ColumnLimits
 from foldaway.plan.outcomes.binning import Binning
 from foldaway.plan.outcomes.domain import Domain
 from foldaway.plan.outcomes.value import Value
@@ -97,7 +97,7 @@ class Outcome(Part, frozen=True, kw_only=True):
         return {}
 
     @property
-    def limits(self) -> Mapping[str, Limits]:
+    def limits(self) -> Mapping[str, ColumnLimits]:
         """By column, the bounds that the plan gives it here."""
         return {}
 

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from foldaway.plan.limits import Beyond, Limits
+from foldaway.plan.limits import Beyond, ColumnLimits
 from foldaway.plan.outcomes.outcome import Column, Outcome
 from foldaway.plan.outcomes.value import Value
 from foldaway.plan.part import Fixed
@@ -44,9 +44,9 @@ class Ratio(Outcome, frozen=True):
     beyond: Beyond = "clip"
 
     @property
-    def limits(self) -> Mapping[str, Limits]:
+    def limits(self) -> Mapping[str, ColumnLimits]:
         """Those of its columns that have bounds."""
-        return {column: Limits(bounds, self.beyond) for column, bounds in self.bounds.items()}
+        return {column: ColumnLimits(bounds, self.beyond) for column, bounds in self.bounds.items()}
 
     @property
     def values(self) -> tuple[Value, ...]:

@@ -17,7 +17,7 @@ _LEFT, _WIDTH = 8.0, 89.0
 COLOURS = 5
 
 
-class Steps(NamedTuple):
+class StepCurve(NamedTuple):
     """A curve: its height from each time on, and its band's ends where it has one; all between 0 and 1."""
 
     height: Sequence[float]
@@ -25,7 +25,7 @@ class Steps(NamedTuple):
     upper: Sequence[float | None]
 
 
-def step_curves(times: Sequence[float], curves: Sequence[Steps], *, title: str, description: str) -> Html:
+def step_curves(times: Sequence[float], curves: Sequence[StepCurve], *, title: str, description: str) -> Html:
     """The curves over the same times, of which the first is at the left edge and the last at the right."""
     span = times[-1] or 1.0
     places = [round(1000 * time / span, 2) for time in times]
@@ -79,7 +79,7 @@ def _line(places: Sequence[float], heights: Sequence[float], place: int) -> Html
     return tag("path", d=f"M{path}", class_=f"curve c{place % COLOURS}", vector_effect="non-scaling-stroke")
 
 
-def _band(places: Sequence[float], curve: Steps, place: int) -> Html | None:
+def _band(places: Sequence[float], curve: StepCurve, place: int) -> Html | None:
     """Between the ends, which are the curve where it has none."""
     lower, upper = (
         [height if end is None else end for end, height in zip(ends, curve.height, strict=True)]

@@ -10,7 +10,7 @@ from foldaway.effects.curves import Curves, sentences
 from foldaway.effects.numbers import typeset
 from foldaway.plan import Survival
 from foldaway.plan.outcomes.value import shortest
-from foldaway.report.drawing.curves import Steps, key_curve, step_curves
+from foldaway.report.drawing.curves import StepCurve, key_curve, step_curves
 from foldaway.report.drawing.markup import Html, html, named, tag
 from foldaway.report.page.document import details, notes, table
 
@@ -26,7 +26,7 @@ def survival(effects: Effects, shown: Curves) -> Html:
     assert isinstance(outcome, Survival)
     title = f"Survival curves: {effects.heading(shown.outcome)}"
     keys = [tag("li", key_curve(place), named(each.arm)) for place, each in enumerate(shown.curves)]
-    steps = [Steps(each.survival, each.lower, each.upper) for each in shown.curves]
+    steps = [StepCurve(each.survival, each.lower, each.upper) for each in shown.curves]
     caption = html(
         "The share of each arm without ",
         named(outcome.event),

@@ -40,7 +40,7 @@ _DAY = 86_400.0
 _RECENT = 7 * _DAY
 
 
-class Federated(msgspec.Struct, frozen=True):
+class Participation(msgspec.Struct, frozen=True):
     """Who takes part in a trial whose records stay on devices, by arm.
 
     Attributes:
@@ -101,7 +101,7 @@ class Answer(msgspec.Struct, frozen=True):
     records: int | None
     left_out: int | None
     effects: msgspec.Raw
-    federated: Federated | None = None
+    federated: Participation | None = None
 
     @classmethod
     def of(
@@ -110,7 +110,7 @@ class Answer(msgspec.Struct, frozen=True):
         effects: Effects | None,
         records: int | None,
         left_out: int | None,
-        federated: Federated | None = None,
+        federated: Participation | None = None,
         *,
         final: bool = False,
     ) -> Self:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from foldaway.account.pace import Pace
-from foldaway.service.collecting.answers import Federated
+from foldaway.service.collecting.answers import Participation
 
 
 class Board:
@@ -17,7 +17,7 @@ class Board:
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
         self._shown: dict[str, tuple[int, Hashable, Any]] = {}
-        self._devices: dict[str, tuple[int, Federated]] = {}
+        self._devices: dict[str, tuple[int, Participation]] = {}
 
     def shown(self, name: str, event: Hashable, now: Any) -> Any:
         """What is shown of a trial: as of this tick's first look, or of the last event that an administrator caused."""
@@ -27,7 +27,7 @@ class Board:
             self._shown[name] = last = tick, event, now
         return last[2]
 
-    def devices(self, name: str, now: Federated, cohort: int) -> Federated:
+    def devices(self, name: str, now: Participation, cohort: int) -> Participation:
         """Who takes part: rounded counts, of a time when a cohort and some more had joined since the last ones."""
         joined = sum(now.enrolled.values())
         due, last = self._devices.get(name, (0, now))

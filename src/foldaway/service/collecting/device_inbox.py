@@ -23,9 +23,9 @@ from foldaway.errors import (
     instead_of,
     many,
 )
-from foldaway.federated.messages import Enrolment, Kind, Moments, Received, Sent, Stage, decoded
+from foldaway.federated.messages import DeviceMoments, Enrolment, Kind, Received, Sent, Stage, decoded
 from foldaway.federated.modes import mode_of, site_mode_of
-from foldaway.federated.modes.share import Share
+from foldaway.federated.modes.share import ServerShare
 from foldaway.keeping.cohort import Newcomers, least_to_publish, too_few_to_send
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
@@ -45,7 +45,7 @@ _NEW = Known(used=False, mark=None)
 _DURABLE, _WAITS = Received(repeated=True, durable=True), Received(repeated=True, durable=False)
 
 
-class DeviceInbox(Collector[Share, Arrivals]):
+class DeviceInbox(Collector[ServerShare, Arrivals]):
     """Takes devices' messages into this server's account of a federated trial."""
 
     def __init__(self, store: Store, plan: Plan, shard: str, pace: Pace | None = None) -> None:
@@ -95,7 +95,7 @@ class DeviceInbox(Collector[Share, Arrivals]):
         moments, mode, live = kind == "moments", self._mode, self.account.live
         if moments and not mode.replies:
             raise MessageError("devices of this trial send no moments: its plan is not of the mode scores.")
-        outcomes, messages = _read(bodies, Moments if moments else mode.reports)
+        outcomes, messages = _read(bodies, DeviceMoments if moments else mode.reports)
         numbers = {place: hashed(self.plan, message.number) for place, message in messages.items()}
         stage, known = self._table.look(self.plan, numbers.values())
         published = self.published() if stage == "replying" else None
@@ -177,7 +177,7 @@ def _read(bodies: Bodies, kind: type[Sent]) -> tuple[list[Outcome], dict[int, Se
     return outcomes, messages
 
 
-def _enrol(table: DeviceTable, share: Share, bodies: Bodies) -> list[Outcome]:
+def _enrol(table: DeviceTable, share: ServerShare, bodies: Bodies) -> list[Outcome]:
     """Register the numbers of devices that join, and say of each what became of it."""
     plan = share.plan
     if plan.sites_only:

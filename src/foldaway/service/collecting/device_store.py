@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from foldaway.account.account import AccountStore, Durable
 from foldaway.federated.modes import mode_of
-from foldaway.federated.modes.share import Share
+from foldaway.federated.modes.share import ServerShare
 from foldaway.federated.replies.published import Published
 from foldaway.plan import Plan
 from foldaway.service.database.device_table import Arrivals
 from foldaway.service.database.store import Store
 
 
-class DeviceStore(AccountStore[Share, Arrivals]):
+class DeviceStore(AccountStore[ServerShare, Arrivals]):
     """This server's share of a federated trial. A commit marks the numbers of its messages as used."""
 
     def __init__(self, store: Store, plan: Plan, shard: str) -> None:
@@ -19,12 +19,14 @@ class DeviceStore(AccountStore[Share, Arrivals]):
         self._plan, self._shard = plan, shard
         self._published: Published | None = None
 
-    def read(self) -> Durable[Share, Arrivals]:
+    def read(self) -> Durable[ServerShare, Arrivals]:
         """What is durable, and the numbers of nothing pending."""
         row = self._shards.one(self._plan.name, self._shard)
-        return Durable(Share.of(self._plan, row.state, self.published()), Arrivals(), row.version)
+        return Durable(ServerShare.of(self._plan, row.state, self.published()), Arrivals(), row.version)
 
-    def write(self, was: Durable[Share, Arrivals], tallies: Share, reached: Arrivals) -> Durable[Share, Arrivals]:
+    def write(
+        self, was: Durable[ServerShare, Arrivals], tallies: ServerShare, reached: Arrivals
+    ) -> Durable[ServerShare, Arrivals]:
         """Write the tallies, mark the messages' numbers as used, and count the reports, in one transaction.
 
         Raises:

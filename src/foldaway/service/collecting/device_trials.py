@@ -27,14 +27,14 @@ from foldaway.federated.coordinator.ending import (
     waits_on,
     would_be_without_effects,
 )
-from foldaway.federated.messages import Coefficients, Kind, Received
+from foldaway.federated.messages import Kind, PublishedCoefficients, Received
 from foldaway.federated.modes import mode_of
-from foldaway.federated.modes.share import Devices, Share
+from foldaway.federated.modes.share import Devices, ServerShare
 from foldaway.federated.replies.published import Published
 from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import Census, too_early
 from foldaway.plan import Plan
-from foldaway.service.collecting.answers import Answer, Answers, Candidate, Federated, why_none
+from foldaway.service.collecting.answers import Answer, Answers, Candidate, Participation, why_none
 from foldaway.service.collecting.device_inbox import DeviceInbox, Outcome
 from foldaway.service.database.device_table import write_arrivals
 from foldaway.service.database.outages import again_after
@@ -66,7 +66,7 @@ class DeviceTrials:
         """Take a site's tallies in."""
         return self.collector(self.plan(name)).receive_site(number, data, token)
 
-    def coefficients(self, name: str) -> Coefficients:
+    def coefficients(self, name: str) -> PublishedCoefficients:
         """What a mode with replies has published.
 
         Raises:
@@ -77,16 +77,16 @@ class DeviceTrials:
             raise IngestError(409, "this trial publishes no coefficients: its plan is not of the mode scores.")
         stage, ending, *_ = self.look(plan)
         if stage == "ended":  # what was published is gone; a device may still ask whether it was counted
-            return Coefficients("ended", 0.0 if ending is None else ending.deadline, b"", [])
+            return PublishedCoefficients("ended", 0.0 if ending is None else ending.deadline, b"", [])
         published = None if ending is None else self.collector(plan).published()
         if published is None or ending is None:
             raise TooEarly("the coefficients are published when the trial begins to end.")
         return published.message(stage, ending.deadline)
 
-    def who(self, plan: Plan) -> Federated:
+    def who(self, plan: Plan) -> Participation:
         """Who takes part."""
         seen = self.look(plan)
-        federated = Federated.of(plan, seen)
+        federated = Participation.of(plan, seen)
         if not mode_of(plan).replies or seen.stage == "ended":
             return federated
         devices = self.whole(plan)[0].devices
@@ -104,14 +104,14 @@ class DeviceTrials:
         told = self._answers.current(plan, versions(shards), lambda: _candidate(whole, seen.devices, None))
         if told is None:
             raise too_early(plan.privacy)
-        return Answer.of(plan, told.effects, round_count(told.records), left_out(shards), Federated.of(plan, seen))
+        return Answer.of(plan, told.effects, round_count(told.records), left_out(shards), Participation.of(plan, seen))
 
     def exactly(self, plan: Plan) -> Answer:
         """The effects of all that is durable, not rounded, for whoever runs the trial."""
         seen = self._answerable(plan)
         whole, shards = self.whole(plan)
         effects, _ = mode_of(plan).results(whole, seen.devices, None, OWN)
-        return Answer.of(plan, effects, whole.trial.n, left_out(shards), Federated.of(plan, seen))
+        return Answer.of(plan, effects, whole.trial.n, left_out(shards), Participation.of(plan, seen))
 
     def _answerable(self, plan: Plan) -> Situation:
         """Where a trial stands, if there can be effects."""
@@ -233,7 +233,7 @@ class DeviceTrials:
             if told is not None and plan.release is None:  # an earlier answer, if fewer than a cohort have come since
                 records, late = told.records, sum(seen.devices.reported.values()) - told.behind
         note = None if step.why is None else f"{step.why}."
-        federated = msgspec.structs.replace(Federated.of(plan, seen), stage="ended", integrity=integrity, note=note)
+        federated = msgspec.structs.replace(Participation.of(plan, seen), stage="ended", integrity=integrity, note=note)
         lost = None if plan.release is not None else left_out(shards) + TOLD.devices(late)
         answer = Answer.of(plan, effects, round_count(records), lost, federated, final=True)
         ended = self._answers.end(answer, audited, shards, also)
@@ -283,7 +283,7 @@ class DeviceTrials:
         pending = Counter[str]() if here is None else Counter(here.arrivals.reported)
         return self._table.situation(plan)._replace(pending=pending)
 
-    def whole(self, plan: Plan, *, pending: bool = False) -> tuple[Share, list[ShardRow]]:
+    def whole(self, plan: Plan, *, pending: bool = False) -> tuple[ServerShare, list[ShardRow]]:
         """All servers' shares together, as far as they are durable or, if that counts, pending here; and their rows.
 
         Raises:
@@ -292,10 +292,10 @@ class DeviceTrials:
         collector = self.collector(plan)
         published = collector.published()
         shards = self._store.shards.all(plan.name)
-        whole = collector.live(shards) if pending else Share.of(plan)
+        whole = collector.live(shards) if pending else ServerShare.of(plan)
         for row in shards:
             if row.state is not None and not (pending and row.shard == self._shard):
-                whole = whole.merge(Share.of(plan, row.state, published))
+                whole = whole.merge(ServerShare.of(plan, row.state, published))
         return whole, shards
 
     def plan(self, name: str) -> Plan:
@@ -316,7 +316,7 @@ class DeviceTrials:
         return self._trials[plan.name]
 
 
-def _candidate(share: Share, devices: Devices, published: Published | None) -> Candidate:
+def _candidate(share: ServerShare, devices: Devices, published: Published | None) -> Candidate:
     """What could be told of a federated trial: every device is a unit."""
     plan = share.plan
     census = Census({arm: [devices.reported[arm]] for arm in plan.arms})

@@ -20,7 +20,7 @@ from foldaway.inference.rounding import round_count
 from foldaway.plan import Plan
 from foldaway.report.page.kept import planned
 from foldaway.report.page.page import effects_page
-from foldaway.service.collecting.answers import Answer, Answers, Federated, History, Series
+from foldaway.service.collecting.answers import Answer, Answers, History, Participation, Series
 from foldaway.service.collecting.board import Board
 from foldaway.service.collecting.device_trials import DeviceTrials
 from foldaway.service.collecting.numbers import Producers
@@ -78,7 +78,7 @@ class TrialStatus(msgspec.Struct, frozen=True):
     created: float
     ended: float | None
     forgotten: float | None
-    federated: Federated | None = None
+    federated: Participation | None = None
     exact_answers: int = 0
     ledger_head: str = ""
     team: str | None = None

@@ -9,7 +9,7 @@ from litestar import get, post
 from litestar.params import HeaderParameter
 
 from foldaway.errors import IngestError
-from foldaway.federated.messages import MEDIA_TYPE, Coefficients, Kind, Received
+from foldaway.federated.messages import MEDIA_TYPE, Kind, PublishedCoefficients, Received
 from foldaway.federated.modes import most_bytes
 from foldaway.service.collecting.device_inbox import Outcome
 from foldaway.service.http.access import Access, Name, sender
@@ -72,7 +72,7 @@ def device_routes(access: Access, patience: float) -> list[Any]:
     published = about("devices", "What devices reply to, in mode scores", guard, 404, 409, 425)
 
     @get("/v1/trials/{name:str}/coefficients", **published)
-    async def coefficients(name: Name) -> Coefficients:
+    async def coefficients(name: Name) -> PublishedCoefficients:
         return await thread.run(service.devices.coefficients, name)
 
     @post(

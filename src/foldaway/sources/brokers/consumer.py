@@ -53,7 +53,7 @@ class ConsumerOptions:
     bytes_at_once: int = 16 * 2**20
 
 
-class Progress(msgspec.Struct, frozen=True):
+class ConsumerProgress(msgspec.Struct, frozen=True):
     """How far a consumer is.
 
     Attributes:
@@ -108,7 +108,7 @@ class Consumer:
         store: StreamFile,
         *,
         options: ConsumerOptions | None = None,
-        told: Callable[[Progress], None] = lambda _: None,
+        told: Callable[[ConsumerProgress], None] = lambda _: None,
         stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self.can_delete = True  # until the broker says that it cannot
@@ -130,11 +130,11 @@ class Consumer:
         self._connected = False
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> ConsumerProgress:
         """How far it is."""
         pending, reached = self._account.pending, self._account.reached
         durable = self._account.live.n - pending
-        return Progress(durable, pending, self._lag, self._rate(), reached.skipped, reached.missed)
+        return ConsumerProgress(durable, pending, self._lag, self._rate(), reached.skipped, reached.missed)
 
     @property
     def _has_ended(self) -> bool:

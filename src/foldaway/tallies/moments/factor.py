@@ -11,7 +11,7 @@ from foldaway.errors import StateError
 from foldaway.keeping.state import Array, decode_part
 from foldaway.numerics.block import Block, Floats, Shape
 from foldaway.numerics.linalg import append_rows, cholesky
-from foldaway.tallies.moments.tally import Counted
+from foldaway.tallies.moments.tally import CountedArray
 
 # Blocks with fewer rows than this many times K go through Householder QR without further thought.
 _TALL = 16
@@ -61,13 +61,13 @@ class Factor:
         """R B is again triangular, for B is."""
         return type(self)(self.n, np.asfortranarray(self.R @ B))
 
-    def state(self) -> Counted:
+    def state(self) -> CountedArray:
         """What is saved."""
-        return Counted(self.n, Array.of(self.R))
+        return CountedArray(self.n, Array.of(self.R))
 
     def restored(self, state: Any) -> Self:
         """The factor from its state."""
-        saved = decode_part(state, Counted)
+        saved = decode_part(state, CountedArray)
         R = np.asfortranarray(saved.array.read(*self.R.shape))
         if saved.n < 0 or np.any(np.tril(R, -1)):
             raise StateError("the state is damaged: a factor is not triangular.")

@@ -18,7 +18,7 @@ from foldaway.keeping.state import Array, decode_part
 from foldaway.numerics.block import Block, Floats, Shape
 from foldaway.numerics.threads import cores
 from foldaway.plan import Bootstrap
-from foldaway.tallies.moments.tally import Counted
+from foldaway.tallies.moments.tally import CountedArray
 from foldaway.tallies.moments.vech import lift, lift_map, pair_products
 
 
@@ -82,13 +82,13 @@ class Replicates:
         square[:, i, j] = square[:, j, i] = self.totals[:, :m]
         return square, self.totals[:, m + outcome * k : m + (outcome + 1) * k]
 
-    def state(self) -> Counted:
+    def state(self) -> CountedArray:
         """What is saved."""
-        return Counted(self.n, Array.of(self.totals))
+        return CountedArray(self.n, Array.of(self.totals))
 
     def restored(self, state: Any) -> Self:
         """The tally from its state."""
-        saved = decode_part(state, Counted)
+        saved = decode_part(state, CountedArray)
         if saved.n < 0:
             raise StateError("the state is damaged: its counts do not fit.")
         return replace(self, n=saved.n, totals=saved.array.read(*self.totals.shape))

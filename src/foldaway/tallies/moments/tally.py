@@ -11,7 +11,7 @@ from foldaway.keeping.state import Array
 from foldaway.numerics.block import Block, Floats, Shape
 
 
-class Counted(msgspec.Struct, array_like=True):
+class CountedArray(msgspec.Struct, array_like=True):
     """What most tallies keep: the number of records, and one array."""
 
     n: int
