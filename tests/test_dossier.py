@@ -102,7 +102,7 @@ DESIGNS: dict[str, tuple[fa.Plan, set[str]]] = {
     ),
     "device sums": (replaced(DEMO, federated="sums"), {DEVICES_STORED, AUDITED, "its random group"}),
     "device release": (
-        replaced(DEMO, federated="sums", bounds={"y": (0, 1)}, release=1.0),
+        replaced(DEMO, federated="sums", outcomes=[fa.Mean("y", bounds=(0, 1))], release=1.0),
         {DEVICES_STORED, "its random group", "once, when the trial ends, and with noise"},
     ),
 }

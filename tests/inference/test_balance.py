@@ -128,7 +128,7 @@ def test_arms_without_two_records_have_no_balance() -> None:
 def test_names_that_look_alike_are_told_apart() -> None:
     """A numeric covariate may be called as the intercept is, or as a level of another."""
     plan, rows = make_trial(6, n=80, covariates=2, levels=2)
-    plan = msgspec.structs.replace(plan, covariates=["1", "kind[l1]", "kind"])
+    plan = replaced(plan, covariates=["1", "kind[l1]", {"column": "kind", "levels": plan.levels["kind"]}])
     found = balance(plan, arms_of(folded(plan, rows.rename(columns={"x0": "1", "x1": "kind[l1]"})).tallies))
     assert [each.covariate for each in found] == ["1", "kind[l1]", "kind[l0]", "kind[l1]"]
     assert found[2].mean == pytest.approx(1 - found[3].mean)

@@ -152,6 +152,7 @@ OTHER_IN_PARTS: dict[str, Any] = {
         "reply_share": 0.91,
         "leverage": "CR3",
         "device_records": 51,
+        "sites": 3,
     },
     "release": {"epsilon": 0.5, "delta": 1e-6, "unit_records": 6, "noisy_groups": 64},
     "moments": {
@@ -197,6 +198,8 @@ def test_a_changed_setting_in_a_part_changes_the_fingerprint(part: str, setting:
     settings: dict[str, Any] = dict(base.get(part, {}))
     if setting == "mode":
         del settings["leverage"]
+    if setting == "sites":  # of which only plans for sites can have some
+        base, settings = {**base, "unit": "place", "covariates": []}, {"mode": "sums"}
     plan = fa.Plan(**{**base, part: settings})
     if setting == "levels":
         del settings["probabilities"]

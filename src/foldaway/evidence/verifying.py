@@ -202,7 +202,7 @@ _EVENTS = {
     MERGED: "the tallies of trials that ran apart were merged.",
     AUDITED: "the tallies were audited with simulated attacks: {solved}.",
     ANSWERED: "effects were shown to others (SHA-256 {effects:.16}…).",
-    ENDED: "the trial has ended{count}, and its tallies were deleted.",
+    ENDED: "the trial ended{count}, and its tallies were deleted.",
     KEY_DESTROYED: "the secret key {key} was destroyed.",
 }
 
