@@ -230,7 +230,7 @@ def _judge(
     began: float,
 ) -> Tale:
     with Client(url, admin) as client:
-        answer = client.end(plan.name, exact=True)
+        answer = client.end(plan.name, exact=True, without_effects=True)  # others see none: few records have a digit
     effects = fa.Effects.from_json(msgspec.json.encode(answer["effects"]))
     tables = [batch(p, number) for p in range(PRODUCERS) for number in range(1, batches + 1)]
     tables += [filling(1000 * i + number) for i, count in enumerate(fillings) for number in range(1, count + 1)]

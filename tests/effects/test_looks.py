@@ -10,8 +10,7 @@ import pytest
 import foldaway as fa
 from foldaway.effects.looks import design_of
 from foldaway.errors import EstimateError, StateError, TooEarly
-from foldaway.inference.looks.planned import bounds_at
-from foldaway.inference.looks.spending import spent
+from foldaway.inference.looks.planned import bounds_at, spent
 from plans import LOOKED
 from sizes import simulated
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from foldaway.inference.looks.boundaries import crossing, efficacy, futility, planned_drift
-from foldaway.inference.looks.spending import OBRIEN_FLEMING, POCOCK, Spending, spent
+from foldaway.inference.looks.planned import OBRIEN_FLEMING, POCOCK, Spending, spent
 
 
 def upper(at: list[float], spending: Spending, alpha: float, *, two_sided: bool = False) -> list[float]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from foldaway.inference.looks.boundaries import efficacy
-from foldaway.inference.looks.spending import OBRIEN_FLEMING, POCOCK, spent
+from foldaway.inference.looks.planned import OBRIEN_FLEMING, POCOCK, spent
 from foldaway.inference.looks.stagewise import Ended, ended
 from sizes import simulated
 

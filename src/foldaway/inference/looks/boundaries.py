@@ -107,7 +107,7 @@ def efficacy(fractions: Sequence[float], cumulative: Sequence[float], *, two_sid
         two_sided: Whether the trial stops at the lower boundary too.
 
     Example:
-        >>> from foldaway.inference.looks.spending import spent
+        >>> from foldaway.inference.looks.planned import spent
         >>> thirds = [1 / 3, 2 / 3, 1.0]
         >>> alphas = [spent("obrien-fleming", 0.025, t) for t in thirds]
         >>> [round(each, 3) for each in efficacy(thirds, alphas, two_sided=False)]
