@@ -217,9 +217,9 @@ def findings(found: Mapping[int, Sequence[Interval]], trials: int) -> Findings:
         Monte Carlo standard errors (one is {100 * error:.2f} points) in brackets.""",
         ["mode", "estimator", "devices", "drop out", "ratio", "covers"],
         rows,
-        f"""{" ".join(told)} With few devices, CR1 errors are somewhat too small, whether or not any drop out; for a few
-        large participants, such as hospital sites, use `leverage`. All this holds for devices that drop out at random.
-        If dropping out depends on the outcome or on the arm, no rescaling helps, and the results say so.""",
+        f"""{" ".join(told)} With few devices, CR1 errors are somewhat too small, whether or not any drop out. All this
+        holds for devices that drop out at random. If dropping out depends on the outcome or on the arm, no rescaling
+        helps, and the results say so.""",
         left=2,
     )
 

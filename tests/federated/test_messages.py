@@ -29,7 +29,7 @@ from foldaway.federated.messages import (
     packed,
     unpacked,
 )
-from foldaway.federated.modes import MODES, mode_of
+from foldaway.federated.modes import MODES, mode_of, most_bytes
 from foldaway.federated.modes.share import ServerShare
 from foldaway.federated.replies.models import in_one_frame, models_of, reply
 from foldaway.federated.replies.published import Published
@@ -230,7 +230,7 @@ def test_what_is_published_may_be_longer_than_any_message() -> None:
         arms={"a": 0.5, "b": 0.5},
         outcomes=outcomes,
         covariates=columns,
-        federated=fa.Federated("scores", leverage="CR2"),
+        federated=fa.Federated("scores"),
     )
     rng = np.random.default_rng(1)
     trial = fa.Trial(msgspec.structs.replace(plan, federated=None, moments={}))
@@ -238,5 +238,5 @@ def test_what_is_published_may_be_longer_than_any_message() -> None:
     arms = in_one_frame(arms_of(trial.tallies))
     published = Published(plan, arms, models_of(plan, arms)).message("replying", 0.0)
     sent = encoded(published)
-    assert len(sent) > 2**18
+    assert len(sent) > most_bytes(plan)
     assert decoded(sent, PublishedCoefficients, most=None) == published
