@@ -20,7 +20,6 @@ from foldaway.federated.messages import (
     DeviceSums,
     Enrolment,
     GroupSums,
-    Model,
     PublishedCoefficients,
     ScoreReply,
     decoded,
@@ -31,7 +30,7 @@ from foldaway.federated.messages import (
 )
 from foldaway.federated.modes import MODES, mode_of, most_bytes
 from foldaway.federated.modes.share import ServerShare
-from foldaway.federated.replies.models import in_one_frame, models_of, reply
+from foldaway.federated.replies.models import in_one_frame, models_of
 from foldaway.federated.replies.published import Published
 from foldaway.plan import vocabulary
 from foldaway.tallies import arms_of
@@ -195,19 +194,6 @@ def test_no_device_is_refused_for_being_all_there_is() -> None:
     published = Published.of(share.trial)
     for kept in devices:
         mode_of(modal).check(share, answer(modal, published, kept), published)
-
-
-def test_coefficients_of_another_plan_are_refused() -> None:
-    plan, rows = make_trial(3, n=60, units=True, covariates=1)
-    modal = federated(plan, "scores")
-    kept = devices_of(modal, rows)[0]
-    model = Model("difference", 0, 1, False, [packed(np.zeros(2))])  # of one arm
-    for published in (
-        PublishedCoefficients("replying", 0.0, b"", []),
-        PublishedCoefficients("replying", 0.0, b"", [model]),
-    ):
-        with pytest.raises(MessageError):
-            reply(modal, published, kept.arm, kept.rows)
 
 
 def test_every_mode_of_the_vocabulary_is_an_object_with_its_report() -> None:

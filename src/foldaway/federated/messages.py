@@ -120,7 +120,7 @@ class SiteSums(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScoreReply(DeviceMessage, frozen=True, forbid_unknown_fields=True):
-    """Mode scores: the device's reply to the published coefficients, as ``replies.models.reply`` makes it."""
+    """Mode scores: the device's reply to the published coefficients, as ``replies.models`` has it."""
 
     scores: Numbers
 

@@ -13,7 +13,7 @@ import httpx
 import msgspec
 import pytest
 
-from clustered import Kept, devices_of, federated, moments, report
+from clustered import Kept, devices_of, federated, moments, reply, report
 from commands import foldaway
 from foldaway.federated.messages import (
     MEDIA_TYPE,
@@ -27,7 +27,6 @@ from foldaway.federated.messages import (
     packed,
 )
 from foldaway.federated.modes import most_bytes
-from foldaway.federated.replies.models import reply
 from served import Served
 from servers import Nursery
 from sizes import mostly_slow

@@ -3,9 +3,9 @@
 Everything is in one frame, in which the rows of all arms together are orthonormal up to one scale: a score there loses
 no digits to a large mean, δ is small, and what devices are sent holds no arm's own second moments.
 
-A device's reply to a model is X'E, with X the first q columns of its framed
-rows and E its residuals. Those without covariates use the intercept alone (q = 1). E has the intercept in front for
-those by inverse probabilities, whose effect for any arm, and relative to the control, is a combination of the two.
+A device's reply to a model is X'E, with X the first q columns of its framed rows and E its residuals. Those without
+covariates use the intercept alone (q = 1). E has the intercept in front for those by inverse probabilities, whose
+effect for any arm, and relative to the control, is a combination of the two.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foldaway.errors import EstimateError, MessageError
-from foldaway.federated.messages import Model, PublishedCoefficients, packed, unpacked
+from foldaway.errors import EstimateError
+from foldaway.federated.messages import Model, packed, unpacked
 from foldaway.inference.contrast import Question
 from foldaway.inference.estimators import estimator
 from foldaway.numerics.block import Floats
-from foldaway.numerics.linalg import frame_rows
 from foldaway.plan import Plan
 from foldaway.plan.analysis import estimators_of
 from foldaway.plan.vocabulary import ESTIMATORS
@@ -93,13 +92,6 @@ def _model(plan: Plan, arms: Sequence[ArmTally], name: str, outcome: int) -> Mod
     return Model(name, outcome, *read_as(plan, name), deltas)
 
 
-def frame_of(published: PublishedCoefficients, columns: int) -> Floats:
-    """The frame again, K by K."""
-    F = np.zeros((columns, columns), order="F")
-    F[np.triu_indices(columns)] = unpacked(published.frame, columns * (columns + 1) // 2)
-    return F
-
-
 def readings(segment: ReplySegment, arm: int, F: Floats, framed: Floats, k: int) -> tuple[Floats, Floats]:
     """X and E of framed rows, as a model reads them: of a device's records, or of an arm's factor."""
     column = k + segment.model.outcome
@@ -107,22 +99,3 @@ def readings(segment: ReplySegment, arm: int, F: Floats, framed: Floats, k: int)
     e = F[column, column] * framed[:, column] - framed[:, :k] @ delta
     columns = [framed[:, 0], e] if segment.r == 2 else [e]
     return framed[:, : segment.q], np.column_stack(columns)
-
-
-def reply(
-    plan: Plan, published: PublishedCoefficients, arm: str, rows: Floats, weights: Floats | None = None
-) -> Floats:
-    """A device's scores for every published model, to be sent as they are; of its rows z = [1, x, y], n by K."""
-    k, columns = len(plan.regressors), len(plan.columns)
-    a = list(plan.arms).index(arm)
-    if any(len(model.deltas) != len(plan.arms) for model in published.models):
-        raise MessageError("what was published does not fit the plan: it has another number of arms.")
-    F = frame_of(published, columns)
-    framed = frame_rows(F, np.asfortranarray(rows, dtype=np.float64))
-    if weights is not None:
-        framed *= np.sqrt(weights)[:, None]
-    parts = []
-    for segment in segments(published.models):
-        X, E = readings(segment, a, F, framed, k)
-        parts.append((X.T @ E).ravel())
-    return np.concatenate([np.empty(0), *parts])
