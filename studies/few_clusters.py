@@ -176,8 +176,8 @@ def check(drawn: Units, found: dict[str, Told]) -> None:
         folded.fold({"arm": arm, "u": unit, "y": (drawn.total[trial] / size)[unit]})
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", fa.SampleRatioWarning)
-            rows = folded.effects()
-        for row in rows:
+            effects = folded.effects()
+        for row in (row for row in effects if row.se_kind in found):
             told, covers = (bool(each[trial]) for each in found[row.se_kind])
             assert row.reliable == told, (row, told)
             if row.ci_lower is not None and row.ci_upper is not None:
