@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import foldaway as fa
-from foldaway.federated.messages import PublishedCoefficients
+from foldaway.federated.messages import PublishedCoefficients, unpacked
 from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.share import Devices as Who
 from foldaway.federated.modes.share import ServerShare
-from foldaway.federated.replies.models import frame_of, readings, segments
+from foldaway.federated.replies.models import readings, segments
 from foldaway.federated.replies.published import Published
 from foldaway.numerics.block import Block, Floats
 from foldaway.numerics.linalg import frame_rows
@@ -99,11 +99,13 @@ def triangles(devices: Devices) -> Floats:
 
 
 def replies(plan: fa.Plan, published: PublishedCoefficients, devices: Devices) -> Floats:
-    """What each device replies, one per row: ``federated.replies.models.reply`` for all devices of an arm at once."""
+    """What each device replies, one per row, for all devices of an arm at once."""
     k, parts = len(plan.regressors), segments(published.models)
     scores = np.empty((len(devices.arm), sum(part.q * part.r for part in parts)))
     row_arm = np.repeat(devices.arm, devices.sizes)
-    F = frame_of(published, len(plan.columns))
+    K = len(plan.columns)
+    F = np.zeros((K, K), order="F")
+    F[np.triu_indices(K)] = unpacked(published.frame, K * (K + 1) // 2)
     for arm in range(len(ARMS)):
         mine = devices.arm == arm
         sizes = devices.sizes[mine]
@@ -217,9 +219,9 @@ def findings(found: Mapping[int, Sequence[Interval]], trials: int) -> Findings:
         Monte Carlo standard errors (one is {100 * error:.2f} points) in brackets.""",
         ["mode", "estimator", "devices", "drop out", "ratio", "covers"],
         rows,
-        f"""{" ".join(told)} With few devices, CR1 errors are somewhat too small, whether or not any drop out; for a few
-        large participants, such as hospital sites, use `leverage`. All this holds for devices that drop out at random.
-        If dropping out depends on the outcome or on the arm, no rescaling helps, and the results say so.""",
+        f"""{" ".join(told)} With few devices, CR1 errors are somewhat too small, whether or not any drop out. All this
+        holds for devices that drop out at random. If dropping out depends on the outcome or on the arm, no rescaling
+        helps, and the results say so.""",
         left=2,
     )
 

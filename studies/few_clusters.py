@@ -29,7 +29,7 @@ SIZES = ("equal", "unequal", "heavy-tailed")
 GROUPS = (16, 32, 128)
 REPLICATES = 200
 ELSEWHERE = "CR1 elsewhere"
-KINDS = ("CR0", "CR1", "CR2", "CR3", *(f"jackknife, G = {G}" for G in GROUPS), "bootstrap, t", "bootstrap, percentile")
+KINDS = ("CR0", "CR1", *(f"jackknife, G = {G}" for G in GROUPS), "bootstrap, t", "bootstrap, percentile")
 COLUMNS = (1, 3)
 FOLDED = 2  # trials of every cell that go through foldaway itself
 
@@ -68,21 +68,17 @@ def degrees(parts: Floats, units: Floats) -> Floats:
 
 
 def differences(drawn: Units) -> dict[str, Told]:
-    """CR0 to CR3 of the difference: scores, each over what its leverage leaves of it."""
-    J = drawn.size.shape[1]
+    """CR0 and CR1 of the difference."""
     estimate, units, counts = np.zeros(len(drawn.size)), [], []
-    parts: dict[str, list[Floats]] = {kind: [] for kind in ("CR0", "CR1", "CR2", "CR3")}
+    parts: dict[str, list[Floats]] = {kind: [] for kind in ("CR0", "CR1")}
     for sign, arm in ((-1, ~drawn.treated), (1, drawn.treated)):
         n, total, of = np.where(arm, drawn.size, 0), np.where(arm, drawn.total, 0), int(arm[0].sum())
         whole = n.sum(axis=1, keepdims=True)
         own = total.sum(axis=1, keepdims=True) / whole
         estimate += sign * own[:, 0]
-        scores, left = (total - n * own) / whole, np.where(n < whole, 1 - n / whole, 1.0)
-        plain = np.sum(scores**2, axis=1)
+        plain = np.sum(((total - n * own) / whole) ** 2, axis=1)
         parts["CR0"].append(plain)
         parts["CR1"].append(plain * of / max(of - 1, 1))
-        parts["CR2"].append(np.sum(scores**2 / left, axis=1))
-        parts["CR3"].append(np.sum(scores**2 / left**2, axis=1) * (J - 1) / J)
         units.append(whole[:, 0] ** 2 / np.sum(n**2, axis=1))
         counts.append(of)
     e = np.stack(units, axis=-1)
@@ -180,8 +176,8 @@ def check(drawn: Units, found: dict[str, Told]) -> None:
         folded.fold({"arm": arm, "u": unit, "y": (drawn.total[trial] / size)[unit]})
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", fa.SampleRatioWarning)
-            rows = folded.effects()
-        for row in rows:
+            effects = folded.effects()
+        for row in (row for row in effects if row.se_kind in found):
             told, covers = (bool(each[trial]) for each in found[row.se_kind])
             assert row.reliable == told, (row, told)
             if row.ci_lower is not None and row.ci_upper is not None:
@@ -254,11 +250,10 @@ def findings(found: dict[Any, dict[str, Told]], regressed: dict[Any, Told], tria
         heavy-tailed number (Pareto with index 1.5, at most 3,000).
 
         “CR1 elsewhere” is the CR1 of other packages: one correction for both arms together, and Student's t with
-        clusters − 1 degrees of freedom. foldaway's CR1 is corrected by J/(J − 1) in each arm. CR2 and CR3 are those of
-        federated trials, in which devices correct their scores for leverage. foldaway's errors by cluster use t with
-        Welch's degrees of freedom from effective clusters, but no more than clusters of equal spread would have. The
-        jackknife leaves out each of G groups in turn. The bootstrap has {REPLICATES} Poisson replicates; its percentile
-        interval is expanded for few clusters (Hesterberg 2015).
+        clusters − 1 degrees of freedom. foldaway's CR1 is corrected by J/(J − 1) in each arm. foldaway's errors by
+        cluster use t with Welch's degrees of freedom from effective clusters, but no more than clusters of equal spread
+        would have. The jackknife leaves out each of G groups in turn. The bootstrap has {REPLICATES} Poisson
+        replicates; its percentile interval is expanded for few clusters (Hesterberg 2015).
 
         Some trials show no interval. Coverage counts only those that show one, and their share is in brackets.
         “Withheld” means that no trial shows one.""",
@@ -269,7 +264,7 @@ def findings(found: dict[Any, dict[str, Told]], regressed: dict[Any, Told], tria
         {100 * alone:.1f} % with 1 of 20. With one treated cluster, foldaway shows no interval.
 
         foldaway withholds CR0, which has no correction, and the bootstrap if an arm has fewer than {ENOUGH_UNITS}
-        effective clusters. It withholds CR1 to CR3 of a difference below 2 clusters or {LEAST_EFFECTIVE} effective
+        effective clusters. It withholds CR1 of a difference below 2 clusters or {LEAST_EFFECTIVE} effective
         ones, and the jackknife below {LEAST_GROUPS} groups with records in an arm. With 2 or 3 clusters in an arm, the
         interval covers, but it is wide.
 

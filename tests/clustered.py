@@ -12,12 +12,22 @@ import pandas as pd
 
 import foldaway as fa
 from foldaway.effects.door import OWN
-from foldaway.federated.messages import DeviceMessage, DeviceMoments, DeviceSums, GroupSums, ScoreReply, packed
+from foldaway.federated.messages import (
+    DeviceMessage,
+    DeviceMoments,
+    DeviceSums,
+    GroupSums,
+    PublishedCoefficients,
+    ScoreReply,
+    packed,
+    unpacked,
+)
 from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.share import Devices, ServerShare
 from foldaway.federated.replies.integrity import Integrity
-from foldaway.federated.replies.models import reply
+from foldaway.federated.replies.models import readings, segments
 from foldaway.federated.replies.published import Published
+from foldaway.numerics.linalg import frame_rows
 from kept_rows import covariate_columns
 from plans import in_parts
 
@@ -92,6 +102,21 @@ def adjusted(plan: fa.Plan, rows: Any) -> Any:
     away = rows[:, 1:k] - [plan.coefficients.center[name] for name in names]
     slopes = [[plan.coefficients.slopes[outcome][name] for name in names] for outcome in plan.measured]
     return rows[:, k:] - away @ np.transpose(slopes)
+
+
+def reply(plan: fa.Plan, published: PublishedCoefficients, arm: str, rows: Any, weights: Any = None) -> Any:
+    """The scores for every published model of rows z = [1, x, y], n by K: X'E of all of them."""
+    K = len(plan.columns)
+    F = np.zeros((K, K), order="F")
+    F[np.triu_indices(K)] = unpacked(published.frame, K * (K + 1) // 2)
+    framed = frame_rows(F, np.asfortranarray(rows, dtype=np.float64))
+    if weights is not None:
+        framed *= np.sqrt(weights)[:, None]
+    parts = [np.empty(0)]
+    for segment in segments(published.models):
+        X, E = readings(segment, list(plan.arms).index(arm), F, framed, len(plan.regressors))
+        parts.append((X.T @ E).ravel())
+    return np.concatenate(parts)
 
 
 def answer(plan: fa.Plan, published: Published, kept: Kept) -> ScoreReply:

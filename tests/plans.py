@@ -49,7 +49,6 @@ FEDERATED: dict[str, Any] = {
         "mode": "scores",
         "reply_deadline": 60.5,
         "reply_share": 0.9,
-        "leverage": "CR2",
         "device_records": 50,
     },
 }
@@ -178,15 +177,13 @@ def _federated(draw: st.DrawFn, unit: str, weight: str) -> dict[str, Any]:
     """The settings of records that stay on devices or, with a unit, at sites."""
     mode: Any = draw(st.sampled_from(["one-message", "scores"]))
     sites = mode == "one-message" and draw(st.booleans())
-    leverage: Any = draw(st.sampled_from([None, "CR2", "CR3"])) if mode == "scores" else None
     return {
         "federated": fa.Federated(
             mode,
             reply_deadline=draw(st.floats(1, 1e7)),
             reply_share=draw(st.floats(0.01, 1)),
-            leverage=leverage,
         ),
         "unit": unit if sites else None,
         "records_per_unit": "together" if sites else "many",
-        "weight": draw(st.sampled_from([None, weight])) if leverage is None else None,
+        "weight": draw(st.sampled_from([None, weight])),
     }

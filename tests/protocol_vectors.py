@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 import foldaway as fa
+from clustered import reply
 from foldaway.federated.messages import (
     DeviceMessage,
     DeviceMoments,
@@ -28,9 +29,7 @@ from foldaway.federated.messages import (
 )
 from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.share import ServerShare
-from foldaway.federated.replies.models import frame_of, readings
 from foldaway.federated.replies.published import Published
-from foldaway.numerics.linalg import frame_rows
 from foldaway.plan.arms import device_group, public_arm
 from foldaway.records import check
 from foldaway.records.faults import FaultyBatch
@@ -268,20 +267,14 @@ def _reply(plan: fa.Plan, devices: Sequence[dict[str, Any]]) -> None:
         mode.fold(share, [message], [factor], None)
     published = Published.of(share.trial)
     coefficients = published.message("replying", 1_700_000_000.0)
-    F, k = frame_of(coefficients, len(plan.columns)), len(plan.regressors)
     for device in devices:
         message = msgspec.convert(device["moments"], DeviceMoments)
         R = message.triangle(len(plan.columns))
         # What the rows come to is in their factor, of which the scores are a function: X'E of R's rows.
-        framed = frame_rows(F, np.asfortranarray(R))
-        place = list(plan.arms).index(message.arm)
-        parts = [np.empty(0)]
-        for segment in published.segments:
-            X, E = readings(segment, place, F, framed, k)
-            parts.append((X.T @ E).ravel())
+        scores = reply(plan, coefficients, message.arm, R)
         number = msgspec.convert(device["number"], bytes)
         device["coefficients"] = msgspec.to_builtins(coefficients)
-        device["report"] = msgspec.to_builtins(ScoreReply(number, message.arm, packed(np.concatenate(parts))))
+        device["report"] = msgspec.to_builtins(ScoreReply(number, message.arm, packed(scores)))
 
 
 def written() -> str:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import foldaway as fa
-from foldaway.federated.replies.models import reply
+from clustered import reply
 from foldaway.federated.replies.published import Published
 from foldaway.paper import bootstrap_least_squares
 from foldaway.plan import Bootstrap

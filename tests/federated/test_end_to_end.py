@@ -33,7 +33,7 @@ from foldaway_device import Device, PlanError, ServerError, StateError
 from foldaway_device.folder import FolderStore
 from foldaway_device.link import HttpLink, Link
 from foldaway_device.state import State, new_number
-from kept_rows import design, mean_variance
+from kept_rows import mean_variance
 from plans import in_parts
 from served import Served
 from servers import Nursery
@@ -151,43 +151,6 @@ def test_petersens_errors_with_firms_as_devices(what: str, mode: str, server: Se
     # In mode one-message the error allows for the mean of x, at which the arms are compared, being that of a sample.
     added = mean_variance(with_unit(plan), rows, "firm", "y") if mode == "one-message" else 0.0
     assert math.sqrt(row.std_error**2 - added) == pytest.approx(error, abs=5e-5)
-
-
-# Leverage: from the definition, with the n by n hat matrix that nobody has who does not hold all rows.
-
-
-def by_definition(plan: fa.Plan, rows: pd.DataFrame, estimator: str, kind: str) -> float:
-    y, X, position = design(plan, rows, estimator, list(plan.arms)[1], plan.measured[0])
-    bread = np.linalg.inv(X.T @ X)
-    e = y - X @ (bread @ X.T @ y)
-    H = X @ bread @ X.T
-    meat = np.zeros_like(bread)
-    groups = rows[plan.unit].to_numpy()
-    for group in np.unique(groups):
-        mine = groups == group
-        values, vectors = np.linalg.eigh(np.eye(mine.sum()) - H[np.ix_(mine, mine)])
-        power = -0.5 if kind == "CR2" else -1.0
-        u = X[mine].T @ (vectors * values**power) @ vectors.T @ e[mine]
-        meat += np.outer(u, u)
-    J = len(np.unique(groups))
-    factor = (J - 1) / J if kind == "CR3" else 1.0
-    return float(np.sqrt(factor * (bread @ meat @ bread)[position, position]))
-
-
-@pytest.mark.parametrize("kind", mostly_slow(["CR2", "CR3"], "CR3"))
-def test_leverage_is_corrected_for_where_the_records_are(kind: str, server: Served) -> None:
-    kept, plan, rows = trial_of("scores", 12, f"leverage-{kind}", made={"n": 120, "covariates": 1}, leverage=kind)
-    trial = Hosted(server, plan)
-    devices = devices_for(plan, rows, trial.link)
-    report_all(devices)
-    trial.end(deadline=600)
-    report_all(devices)
-    trial.end(deadline=0)
-    effects = trial.effects()
-    for estimator in ("difference", "regression", "interacted"):
-        found = effects.filter(estimator=estimator, se_kind=kind)[0].std_error
-        assert found == pytest.approx(by_definition(kept, rows, estimator, kind), rel=1e-9)
-        assert found > effects.filter(estimator=estimator, se_kind="CR0")[0].std_error
 
 
 # Missing, late, repeated, out of order.

@@ -178,8 +178,6 @@ CASES: dict[str, Case] = {
     "devices_one_message_weights": Case({**WEIGHT, "federated": "one-message"}, 300),
     "devices_delta": Case({"federated": "delta", "outcomes": ["y", "z"]}, 300),
     "devices_scores": Case({**X, "federated": "scores"}, 300),
-    "devices_scores_CR2": Case({**X, "federated": {"mode": "scores", "leverage": "CR2"}}, 300),
-    "devices_scores_CR3": Case({**THREE, "federated": {"mode": "scores", "leverage": "CR3"}}, 300),
     "devices_sums": Case({"federated": "sums", "expected_units": 640, "outcomes": ["y", "z"]}, 300),
     "devices_sums_adjusted": Case({**SLOPES, "federated": "sums", "expected_units": 640}, 300),
 }

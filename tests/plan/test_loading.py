@@ -59,14 +59,14 @@ def test_unknown_and_missing_settings_are_told_together() -> None:
 
 MISPLACED = {
     "cohort = 50": "`cohort` belongs in [privacy].",
-    'leverage = "CR2"': "`leverage` belongs in [federated].",
+    "device_records = 50": "`device_records` belongs in [federated].",
     "[levels]": "`levels` belongs to the column that it is of, in `covariates`, `segments` or `strata`: "
     '{column = "…", levels = …}.',
     'better = "lower"': "`better` belongs in [[outcomes]].",
     "replicates = 3": "`replicates` belongs in [moments.bootstrap].",
     "[privacy]\nchort = 50": "'chort' is not a setting of [privacy]; did you mean 'cohort'?",
     "[privacy]\nconfidence = 0.9": "`confidence` belongs at the top of the plan, before the first table.",
-    '[privacy]\nleverage = "CR2"': "`leverage` belongs in [federated].",
+    "[privacy]\ndevice_records = 50": "`device_records` belongs in [federated].",
     "[federated]\nretention = 60": "`retention` belongs in [privacy].\n`federated.mode` is missing.",
     "[moments.bootstrap]\nzebra = 1\nreplicates = 3": "'zebra' is not a setting of [moments.bootstrap].",
     "[moments.bootstrap]": "`moments.bootstrap.replicates` is missing.",

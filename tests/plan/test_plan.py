@@ -150,7 +150,6 @@ OTHER_IN_PARTS: dict[str, Any] = {
         "mode": "one-message",
         "reply_deadline": 60.6,
         "reply_share": 0.91,
-        "leverage": "CR3",
         "device_records": 51,
         "sites": 3,
     },
@@ -196,8 +195,6 @@ def test_every_setting_is_tried_below() -> None:
 def test_a_changed_setting_in_a_part_changes_the_fingerprint(part: str, setting: str) -> None:
     base = BASES.get(part, FEDERATED)
     settings: dict[str, Any] = dict(base.get(part, {}))
-    if setting == "mode":
-        del settings["leverage"]
     if setting == "sites":  # of which only plans for sites can have some
         base, settings = {**base, "unit": "place", "covariates": []}, {"mode": "sums"}
     plan = fa.Plan(**{**base, part: settings})
@@ -335,7 +332,7 @@ def test_settings_at_their_default_do_not_count(plan: fa.Plan, data: st.DataObje
     }
     in_parts: dict[str, dict[str, Any]] = {
         "privacy": {"cohort": 100, "smallest_cell": 10, "retention": 30 * 86_400},
-        "federated": {"reply_deadline": 3600, "reply_share": 1, "leverage": None},
+        "federated": {"reply_deadline": 3600, "reply_share": 1},
         "moments": {"estimators": [], "errors": [], "bootstrap": None},
     }
     drawn = data.draw(st.sets(st.sampled_from([*defaults, *(name for part in in_parts.values() for name in part)])))

@@ -222,8 +222,6 @@ FEDERATED_CASES: dict[str, tuple[dict[str, Any], str]] = {
         {"unit": "u", "federated": "one-message"},
         "in a federated plan, `unit` is for sites",
     ),
-    "no records left": ({"mode": "one-message"}, '`federated.leverage` needs `mode` = "scores"'),
-    "weighted leverage": ({"weight": "w"}, "`federated.leverage` needs a plan without `weight`"),
 }
 
 
@@ -288,7 +286,6 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "federated.mode": [None, "", "Scores", "one message", True, 1],
     "federated.reply_deadline": NOT_NUMBERS,
     "federated.reply_share": NOT_NUMBERS,
-    "federated.leverage": ["", "cr2", "CR1", True, 2],
     "federated.device_records": NOT_WHOLE,
     "federated.sites": NOT_WHOLE[1:],
     "looks.information.units": NOT_WHOLE[1:],

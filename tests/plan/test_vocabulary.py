@@ -21,13 +21,11 @@ from foldaway.plan.vocabulary import (
     ERRORS,
     ESTIMATORS,
     JACKKNIFE,
-    LEVERAGE,
     MODES,
     MOMENTS,
     SUMS,
     UNRANKED,
     WELCH,
-    Leverage,
     ModeName,
     Word,
 )
@@ -61,14 +59,13 @@ def test_no_estimator_is_read_from_sums_as_if_it_were_another() -> None:
 def test_every_kind_of_error_is_computed_and_every_tally_kept_that_is_declared() -> None:
     assert set(COMPUTED_ERRORS) == set(ERRORS) - {BOOTSTRAP, WELCH, JACKKNIFE}
     assert set(TALLIES_IN_WORDS) == set(TALLIES)
-    assert {word.tally for word in ERRORS.values()} == {"", LEVERAGE, *TALLIES}
+    assert {word.tally for word in ERRORS.values()} == {"", *TALLIES}
     assert {name for word in ERRORS.values() for name in word.only_for} <= set(ESTIMATORS)
     assert {word.residuals_of for word in ESTIMATORS.values()} - {""} <= set(ESTIMATORS)
 
 
 def test_every_mode_has_a_report_and_is_what_a_plan_may_say() -> None:
     assert set(MODE_OBJECTS) == set(MODES) == set(get_args(ModeName))
-    assert {name for name, word in ERRORS.items() if word.setting == "leverage"} == set(get_args(Leverage))
     assert {tally for word in MODES.values() for tally in word.collects} <= {word.tally for word in ERRORS.values()}
 
 

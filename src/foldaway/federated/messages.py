@@ -120,7 +120,7 @@ class SiteSums(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScoreReply(DeviceMessage, frozen=True, forbid_unknown_fields=True):
-    """Mode scores: the device's reply to the published coefficients, as ``replies.models.reply`` makes it."""
+    """Mode scores: the device's reply to the published coefficients, as ``replies.models`` has it."""
 
     scores: Numbers
 
@@ -138,7 +138,7 @@ class Received(msgspec.Struct, frozen=True):
     durable: bool
 
 
-class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One regression of the plan, as a device needs it; every array is per arm, in the plan's order.
 
     Attributes:
@@ -147,8 +147,6 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         regressors: How many of a row's regressors it has, from the first: 1 without covariates, k otherwise.
         intercept: Whether a device sums the intercept beside the residual.
         deltas: k numbers for each arm: the residual of a framed row (s_x, s_y) is F_yy·s_y − s_x'δ.
-        breads: q² numbers for each arm (q = 1 without covariates, k otherwise): the leverage of framed rows X is
-            X·bread·X'. None unless the plan asks for a leverage correction.
     """
 
     estimator: str
@@ -156,7 +154,6 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     regressors: int
     intercept: bool
     deltas: list[Numbers]
-    breads: list[Numbers] | None = None
 
 
 class PublishedCoefficients(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -6,10 +6,6 @@ HC2: for a comparison of means, arm a's part times n_a/(n_a − 1): the Neyman o
 HC3: for a comparison of means, that part times n_a/(n_a − 1) once more.
 CR0, CR1: Liang and Zeger (1986); CR1 is CR0 · J/(J − 1) · (n − 1)/(n − k), as Stata has it. For a comparison of means
     each arm is a regression of its own, on a constant, and has its part times J_a/(J_a − 1).
-CR2: Bell and McCaffrey (2002), from scores X_j'(I − H_jj)^(−1/2) e_j, without a further factor.
-CR3: the cluster jackknife (J − 1)/J · Σ_j (β_(j) − β)(β_(j) − β)', MacKinnon, Nielsen and Webb (2023), from scores
-    X_j'(I − H_jj)⁻¹ e_j. The factor (J − 1)/J is theirs; Bell and McCaffrey (2002), clubSandwich and pyfixest leave it
-    out.
 """
 
 from __future__ import annotations
@@ -20,7 +16,7 @@ from foldaway.errors import EstimateError
 from foldaway.inference.fit import Fit
 from foldaway.numerics.block import Floats
 from foldaway.plan.vocabulary import ERRORS
-from foldaway.tallies.moments.kinds import LEVERAGE, RECORDS, UNITS
+from foldaway.tallies.moments.kinds import RECORDS, UNITS
 
 
 def covariance(fit: Fit, kind: str) -> Floats:
@@ -58,11 +54,6 @@ def cr1_by_arm(fit: Fit) -> Floats:
     return fit.robust(UNITS, [J / (J - 1) if J > 1 else 1.0 for J in fit.clusters(UNITS)])
 
 
-def _cr3(fit: Fit) -> Floats:
-    clusters = sum(fit.clusters(LEVERAGE))
-    return fit.robust(LEVERAGE) * ((clusters - 1) / clusters)
-
-
 KINDS: dict[str, Callable[[Fit], Floats]] = {
     "classical": lambda fit: fit.bread * (fit.rss / fit.df),
     "HC0": lambda fit: fit.robust(RECORDS),
@@ -71,6 +62,4 @@ KINDS: dict[str, Callable[[Fit], Floats]] = {
     "HC3": lambda fit: _by_arm(fit, 2),
     "CR0": lambda fit: fit.robust(UNITS),
     "CR1": _cr1,
-    "CR2": lambda fit: fit.robust(LEVERAGE),
-    "CR3": _cr3,
 }

@@ -468,10 +468,6 @@ def _asks_for(plan: Analysis, word: Error) -> bool:
     """
     if word.name == JACKKNIFE and plan.grouped:
         return True
-    match word.setting:
-        case "errors":
-            return word.name in plan.errors or not (plan.errors or word.by_name)
-        case "leverage":
-            return plan.federated is not None and plan.federated.leverage == word.name
-        case _:
-            return plan.bootstrap is not None
+    if word.setting == "errors":
+        return word.name in plan.errors or not (plan.errors or word.by_name)
+    return plan.bootstrap is not None

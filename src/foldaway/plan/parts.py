@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from foldaway.plan.columns import Column, Levels, level_faults
 from foldaway.plan.part import Count, Fixed, Part, Seconds
-from foldaway.plan.vocabulary import LEVERAGE, MODES, Leverage, ModeName
+from foldaway.plan.vocabulary import ModeName
 
 Retention = Annotated[float, Meta(ge=60, le=10**9, description="a number of seconds from 60 to 10^9")]
 
@@ -219,21 +219,20 @@ class Federated(Part, frozen=True):
 
     Attributes:
         mode: What a device sends: ``"one-message"`` (its triangular factor, once), ``"scores"`` (factors during the
-            trial, its score at the end, which gives CR2 and CR3 too), ``"delta"`` (counts and sums only) or
-            ``"sums"`` (the same and a random group, so that the coordinator keeps nothing but sums). Sites, which have
-            many units and name them with `unit`, take part in modes ``"sums"`` and, if all records
-            of a unit come together (`records_per_unit`), ``"one-message"``.
+            trial, its score at the end), ``"delta"`` (counts and sums only) or ``"sums"`` (the same and a random group,
+            so that the coordinator keeps nothing but sums). Sites, which have many units and name them with `unit`,
+            take part in modes ``"sums"`` and, if all records of a unit come together (`records_per_unit`),
+            ``"one-message"``.
         reply_deadline: Seconds in which reports still count once the trial has begun to end.
         reply_share: The share of the devices whose reports end the wait early; in mode ``scores``, of those in the
             coefficients.
-        leverage: In mode ``scores``, a leverage correction to report as well.
         device_records: The most records that a device may have: it takes no more, and the coordinator refuses a message
             that claims more. At sites it limits each unit in mode ``one-message``.
         sites: The fewest sites: there are no effects before so many have reported, and the trial does not end with
             effects. A site is known by the label of its token.
 
     Example:
-        >>> Federated("scores", leverage="CR2").reply_share
+        >>> Federated("scores").reply_share
         1.0
     """
 
@@ -243,18 +242,8 @@ class Federated(Part, frozen=True):
     mode: ModeName
     reply_deadline: Seconds = 3_600.0
     reply_share: Share = 1.0
-    leverage: Leverage | None = None
     device_records: Count = 1_000
     sites: Sites | None = None
-
-    def faults(self) -> Iterator[str]:
-        """What is wrong with the settings taken together."""
-        if self.leverage is not None and LEVERAGE not in MODES[self.mode].collects:
-            modes = " or ".join(f'"{name}"' for name, mode in MODES.items() if LEVERAGE in mode.collects)
-            yield (
-                f"`federated.leverage` needs `mode` = {modes}: only a device that still holds its records can correct "
-                "for leverage."
-            )
 
 
 Epsilon = Annotated[float, Meta(gt=0, le=20, description="a number above 0 and at most 20, for example 1.0")]

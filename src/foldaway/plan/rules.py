@@ -150,8 +150,6 @@ def _federated_faults(plan: Analysis) -> Iterator[str]:
             "`release` limits the records of each device, which a site cannot do for its units: leave out `release`; "
             "or, if no site takes part, leave out `unit`."
         )
-    if plan.federated.leverage is not None:
-        yield from ERRORS[plan.federated.leverage].faults(plan)
 
 
 def _bound_faults(plan: Analysis) -> Iterator[str]:
@@ -316,10 +314,7 @@ def _error_faults(plan: Analysis) -> Iterator[str]:
     kinds = {name: word for name, word in ERRORS.items() if word.setting == "errors"}
     if plan.errors and plan.federated is not None:
         ours = " and ".join(name for name, word in kinds.items() if word.suits(plan))
-        yield (
-            f"a federated plan cannot have `moments.errors`: it has {ours} errors by device, and those of "
-            "`federated.leverage`."
-        )
+        yield f"a federated plan cannot have `moments.errors`: it has {ours} errors by device."
         return
     for kind in dict.fromkeys(plan.errors):
         if kind not in kinds:

@@ -30,14 +30,10 @@ TOGETHER: Final = "together"
 Hash = Literal["siphash", "sha256"]
 SIPHASH: Final = "siphash"
 
-# Scores corrected for leverage where the records are: never kept, only collected.
-LEVERAGE = "leverage"
-
 # A word without a rank leads only where there is none that has one.
 UNRANKED = 99
 
 ModeName = Literal["one-message", "scores", "delta", "sums"]
-Leverage = Literal["CR2", "CR3"]
 
 
 class Need(NamedTuple):
@@ -129,7 +125,7 @@ class Error(Word):
     @property
     def by_unit(self) -> bool:
         """Whether it comes from the scores of units, and so allows for records of one unit being alike."""
-        return self.tally in (UNITS, LEVERAGE)
+        return self.tally == UNITS
 
     @property
     def clusters(self) -> bool:
@@ -218,7 +214,6 @@ _WHOLE_UNITS = Need(
     lambda plan: plan.whole_units or plan.federated is not None,
     'the error {name!r} needs `records_per_unit = "together"`.',
 )
-_NO_WEIGHT = Need(lambda plan: plan.weight is None, "`federated.leverage` needs a plan without `weight`.")
 
 TOTAL, COMPLIERS, DIFFERENCE = "total", "compliers", "difference"
 
@@ -305,13 +300,13 @@ ERRORS = _by_name(
     Error(JACKKNIFE, f"{_UNITS}, however they are scattered", (FROM_SUMS, _GROUPED), rank=1, source=SUMS),
     Error(CLASSICAL, "assumes that the spread is equal in all arms", (_FROM_MOMENTS, _RECORDS_HERE)),
     Error("HC0", f"{_UNEQUAL}, without a correction for small samples", (_FROM_MOMENTS, _RECORDS_HERE), tally=RECORDS),
-    Error("HC1", _UNEQUAL, (_FROM_MOMENTS, _RECORDS_HERE), rank=8, tally=RECORDS),
+    Error("HC1", _UNEQUAL, (_FROM_MOMENTS, _RECORDS_HERE), rank=6, tally=RECORDS),
     # For other estimators leverage is not 1/n of the arm.
     Error(
         HC2,
         f"{_UNEQUAL}, as Welch's test does",
         (_FROM_MOMENTS, _RECORDS_HERE, _UNWEIGHTED),
-        rank=7,
+        rank=5,
         tally=RECORDS,
         only_for=("difference", "ipw"),
     ),
@@ -324,28 +319,12 @@ ERRORS = _by_name(
         by_name=True,
     ),
     Error(CR0, f"{_UNITS}, without a correction for few units", (_FROM_MOMENTS, _WHOLE_UNITS), tally=UNITS),
-    Error(CR1, _UNITS, (_FROM_MOMENTS, _WHOLE_UNITS), rank=5, tally=UNITS),
-    Error(
-        "CR2",
-        f"{_UNITS}, and corrects for units that pull the estimate towards themselves",
-        (_NO_WEIGHT,),
-        rank=4,
-        setting="leverage",
-        tally=LEVERAGE,
-    ),
-    Error(
-        "CR3",
-        f"{_UNITS}, as leaving out each of them in turn would",
-        (_NO_WEIGHT,),
-        rank=3,
-        setting="leverage",
-        tally=LEVERAGE,
-    ),
+    Error(CR1, _UNITS, (_FROM_MOMENTS, _WHOLE_UNITS), rank=3, tally=UNITS),
     Error(
         BOOTSTRAP,
         "comes from the spread of the effect over reweighted copies of the trial",
         (_FROM_MOMENTS, _DRAWN_HERE),
-        rank=6,
+        rank=4,
         setting="bootstrap",
         tally=REPLICATES,
     ),
@@ -353,7 +332,7 @@ ERRORS = _by_name(
 
 MODES: dict[str, ModeWord] = _by_name(
     ModeWord("one-message", "sends its tallies once", sites=True),
-    ModeWord("scores", "sends tallies during the trial, and its scores at the end", collects=(UNITS, LEVERAGE)),
+    ModeWord("scores", "sends tallies during the trial, and its scores at the end", collects=(UNITS,)),
     ModeWord("delta", "sends sums of outcomes alone", (_NO_COVARIATES, _COUNTED)),
     ModeWord("sums", "sends sums of outcomes and its random group", (_CALIBRATED, _COUNTED), sites=True, keeps=SUMS),
 )

@@ -364,9 +364,9 @@ def test_plan_check_says_what_devices_send_and_keep(tmp_path: Path) -> None:
     delta = checked(tmp_path, federated="delta", retention=5_400)
     assert "a device keeps a count and 1 sum, and no record" in delta
     assert "1.5 hours after its first record" in delta
-    settings: dict[str, Any] = {"covariates": ["before"], "leverage": "CR3", "reply_deadline": 60, "reply_share": 0.95}
+    settings: dict[str, Any] = {"covariates": ["before"], "reply_deadline": 60, "reply_share": 0.95}
     scores = checked(tmp_path, federated="scores", **settings)
-    assert "corrected for leverage (CR3), 14 numbers" in scores
+    assert "its scores, 7 numbers" in scores
     assert "Moments that wait for others to complete a cohort when the trial begins to end are left out." in scores
     assert "moments of 100 devices" in scores
     assert "for 1 minute after the end (`reply_deadline`), or until 95 % of the devices in the" in scores

@@ -11,6 +11,7 @@ from clustered import answer, devices_of, federated, moments, report, share_of
 from foldaway.federated.messages import DeviceMessage, encoded
 from foldaway.federated.modes import described, most_bytes
 from foldaway.federated.replies.published import Published
+from foldaway.plan.vocabulary import MODES
 from plans import SMALL
 from trials import make_trial
 
@@ -23,12 +24,10 @@ def sizes(plan: fa.Plan) -> list[int]:
 
 
 @pytest.mark.parametrize("outcomes", [1, 2])
-@pytest.mark.parametrize(
-    ("mode", "leverage"), [("one-message", None), ("delta", None), ("sums", None), ("scores", None), ("scores", "CR2")]
-)
-def test_devices_send_as_many_bytes_as_is_said(mode: str, leverage: str | None, outcomes: int) -> None:
+@pytest.mark.parametrize("mode", MODES)
+def test_devices_send_as_many_bytes_as_is_said(mode: str, outcomes: int) -> None:
     plan, rows = make_trial(7, n=200, units=True, covariates=0 if mode == "delta" else 2, outcomes=outcomes)
-    plan = federated(plan, mode, leverage=leverage)
+    plan = federated(plan, mode)
     kept = devices_of(plan, rows)
     sent: list[list[DeviceMessage]] = [[report(plan, each) for each in kept]]
     if mode == "scores":

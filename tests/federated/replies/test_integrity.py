@@ -11,7 +11,6 @@ from foldaway.federated.messages import ScoreReply, packed
 from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.share import Devices, ServerShare
 from foldaway.federated.replies.integrity import Integrity, integrity
-from foldaway.federated.replies.models import segments
 from foldaway.federated.replies.published import Published
 from foldaway.inference.few_units import welch_degrees
 from sizes import mostly_slow
@@ -143,25 +142,6 @@ def test_an_arm_from_which_nobody_replied_has_no_error() -> None:
         assert row.estimate is not None
         assert row.why == "No device of an arm has replied, so its part of the error is not known."
     assert isinstance(effects, fa.Effects)
-
-
-def test_of_corrected_scores_nothing_is_claimed() -> None:
-    """They have no sum that follows from the moments, so an altered one does not show; the sentence must say so."""
-    plan, rows = make_trial(16, n=300, units=True, covariates=1)
-    plan = federated(plan, "scores", leverage="CR3", moments=fa.Moments(estimators=["regression"]))
-    devices = devices_of(plan, rows)
-    share = share_of(plan, [moments(kept) for kept in devices])
-    published = Published.of(share.trial)
-    replies = [answer(plan, published, kept) for kept in devices]
-    values = np.frombuffer(replies[0].scores).copy()
-    corrected = next(part for part in segments(published.models) if part.corrected)
-    values[corrected.place] *= 1e3
-    altered = ScoreReply(replies[0].number, replies[0].arm, packed(values))
-    with_replies(share, published, [altered, *replies[1:]])
-    _, judged = results(plan, share, everyone(plan, devices), published)
-    assert judged is not None
-    assert "plain scores, which CR0 and CR1 are made of, are unaltered" in judged.meaning
-    assert "corrected for leverage have no sum to be checked by" in judged.meaning
 
 
 def test_devices_are_sent_one_frame_of_all_arms() -> None:

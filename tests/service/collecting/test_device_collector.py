@@ -15,6 +15,7 @@ import pytest
 
 import batches
 import foldaway as fa
+from clustered import reply
 from counted_devices import Simulated, begun, one, plan_of
 from foldaway.errors import (
     Conflict,
@@ -29,7 +30,6 @@ from foldaway.errors import (
 from foldaway.federated.coordinator.ending import EndRequest
 from foldaway.federated.messages import DeviceSums, Enrolment, Received, ScoreReply, encoded, new_number, packed
 from foldaway.federated.modes.share import ServerShare
-from foldaway.federated.replies.models import reply
 from foldaway.service.collecting.answers import Answer
 from foldaway.service.collecting.record_trials import Sent
 from foldaway.service.collecting.service import Service

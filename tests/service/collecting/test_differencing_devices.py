@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import foldaway as fa
-from clustered import Kept, moments, report
+from clustered import Kept, moments, reply, report
 from foldaway.federated.coordinator.ending import EndRequest
 from foldaway.federated.messages import (
     DeviceMoments,
@@ -25,7 +25,7 @@ from foldaway.federated.messages import (
     packed,
 )
 from foldaway.federated.modes.share import ServerShare
-from foldaway.federated.replies.models import readings, reply
+from foldaway.federated.replies.models import readings
 from foldaway.federated.replies.published import Published
 from foldaway.service.collecting.answers import Answer
 from foldaway.service.collecting.service import Service

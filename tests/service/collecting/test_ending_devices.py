@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import foldaway as fa
+from clustered import reply
 from counted_devices import Simulated, begun, one
 from foldaway.errors import IngestError, TooEarly, TrialEnded
 from foldaway.federated.coordinator.ending import EndRequest
 from foldaway.federated.messages import Received, ScoreReply, encoded, packed
-from foldaway.federated.replies.models import reply
 from foldaway.service.collecting.service import Service
 from foldaway.sources.formats.body import Limits
 

@@ -13,7 +13,7 @@ import httpx
 import msgspec
 import pytest
 
-from clustered import Kept, devices_of, federated, moments, report
+from clustered import Kept, devices_of, federated, moments, reply, report
 from commands import foldaway
 from foldaway.federated.messages import (
     MEDIA_TYPE,
@@ -27,7 +27,6 @@ from foldaway.federated.messages import (
     packed,
 )
 from foldaway.federated.modes import most_bytes
-from foldaway.federated.replies.models import reply
 from served import Served
 from servers import Nursery
 from sizes import mostly_slow
@@ -78,7 +77,7 @@ class Hosted:
 
 
 def test_a_life_in_mode_scores(server: Served) -> None:
-    trial = Hosted(server, "replies", "scores", leverage="CR2")
+    trial = Hosted(server, "replies", "scores")
     trial.enrol()
     assert server.ask("GET", "/v1/trials/replies/coefficients", trial.tokens["ingest_token"]).status_code == 425
     for kept in trial.kept:
@@ -104,7 +103,6 @@ def test_a_life_in_mode_scores(server: Served) -> None:
     told = trial.foldaway("end", "--yes", "--deadline", "0")
     assert told.startswith("replies has ended; these effects are final.\n\n")
     assert trial.foldaway("end", "--yes") == told
-    assert "CR2" in trial.foldaway("effects", "--all")
     assert "Integrity: some missing" in told
     assert "missing at random" in " ".join(told.split())
     status = trial.foldaway("status")

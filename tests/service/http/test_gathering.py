@@ -18,11 +18,10 @@ from foldaway.service.http.gathering import Gathering
 from trials import make_trial
 
 
-@pytest.mark.parametrize("leverage", [None, "CR3"])
 @pytest.mark.parametrize("covariates", [0, 1, 5])
-def test_every_message_of_a_plan_fits_and_little_more_does(covariates: int, leverage: str | None) -> None:
+def test_every_message_of_a_plan_fits_and_little_more_does(covariates: int) -> None:
     plan, rows = make_trial(3, n=400, units=True, covariates=covariates)
-    plan = federated(plan, "scores", leverage=leverage)
+    plan = federated(plan, "scores")
     devices = devices_of(plan, rows)
     factors = [moments(kept) for kept in devices]
     share = share_of(plan, factors)

@@ -45,7 +45,6 @@ class Plan(NamedTuple):
     release: bool
     retention: float
     mode: str
-    leverage: str | None
     device_records: int
     regressors: Sequence[str]
 
@@ -95,7 +94,6 @@ def _read(plan: dict[str, Any], text: str, fingerprint: str) -> Plan:
         release=plan.get("release") is not None,
         retention=plan.get("privacy", {}).get("retention", 2_592_000.0),
         mode=federated["mode"],
-        leverage=federated.get("leverage"),
         device_records=federated.get("device_records", 1_000),
         regressors=["1", *(column for name in names for column in columns_of(name, levels.get(name)))],
     )

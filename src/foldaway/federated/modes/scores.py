@@ -28,7 +28,7 @@ from foldaway.federated.messages import (
 from foldaway.federated.modes.mode import Mode, longest_arm
 from foldaway.federated.modes.share import Devices, ServerShare
 from foldaway.federated.replies.integrity import Integrity, integrity
-from foldaway.federated.replies.models import leverage_of, read_as, segments
+from foldaway.federated.replies.models import read_as, segments
 from foldaway.federated.replies.published import Published
 from foldaway.federated.replies.tally import Replies, scored_arms
 from foldaway.numerics.block import Block, Floats
@@ -91,13 +91,11 @@ class ScoresAtTheEnd(Mode):
     def described(self, plan: Plan) -> str:
         """The moments before the end, and the reply after."""
         factor, answer = self.longest(plan)
-        leverage = leverage_of(plan)
-        corrected = "" if leverage is None else f", plain and corrected for leverage ({leverage})"
         sums = _no_replies(plan)
         return (
             f"a device keeps its records until the end. Before, it sends moments of those that are new, "
             f"{many(len(factor.factor) // 8, 'number')} in at most {many(len(encoded(factor)), 'byte')} each time; at "
-            f"the end, as its reply, its scores{corrected}, {many(sums.sums.size, 'number')} in at most "
+            f"the end, as its reply, its scores, {many(sums.sums.size, 'number')} in at most "
             f"{many(len(encoded(answer)), 'byte')}. The coordinator keeps sums of the replies, "
             f"{len(plan.arms) * (sums.sums.size + sums.products.size):,} numbers."
         )
@@ -111,9 +109,8 @@ class ScoresAtTheEnd(Mode):
 
 def _no_replies(plan: Plan) -> Replies:
     """The sums of no replies to all models of the plan."""
-    breads: list[bytes] | None = None if leverage_of(plan) is None else []
     names = estimators_of(plan)
-    models = [Model(name, o, *read_as(plan, name), [], breads) for o in range(len(plan.values)) for name in names]
+    models = [Model(name, o, *read_as(plan, name), []) for o in range(len(plan.values)) for name in names]
     return Replies.empty(segments(models))
 
 

@@ -72,13 +72,7 @@ def integrity(arms: Sequence[ArmTally], replies: Sequence[Replies], missing: Map
             "alteration as small as that in one of the replies would go unnoticed."
         )
         return Integrity(None, "some missing", meaning)
-    if any(segment.corrected for each in replies for segment in each.segments):
-        meaning = (
-            "The replies add up to the moments: each is here once, and its plain scores, which CR0 and CR1 are made "
-            "of, are unaltered. Scores that are corrected for leverage have no sum to be checked by."
-        )
-    else:
-        meaning = "The replies add up to the moments: each is here once, and unaltered."
+    meaning = "The replies add up to the moments: each is here once, and unaltered."
     return Integrity(largest, "all here", meaning)
 
 
@@ -89,8 +83,6 @@ def _residual(arm: ArmTally, place: int, replies: Replies, missing: int) -> tupl
     rounding = _ROUNDING * max(1.0, float(np.max(np.linalg.norm(F, axis=0) / np.abs(np.diag(F)))))
     largest, explained = 0.0, True
     for segment in replies.segments:
-        if segment.corrected:
-            continue
         X, E = readings(segment, place, F, arm.factor.R, k)
         gap = np.abs(replies.sums[segment.place] - (X.T @ E).ravel())
         if not gap.any():

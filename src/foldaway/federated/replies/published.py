@@ -22,9 +22,6 @@ from foldaway.trial import Trial
 
 _ROUNDING = 1e-6
 
-# The leverage correction makes a score longer by at most this, since directions beyond are left out.
-_CORRECTION = 1e8
-
 
 class PublishedState(msgspec.Struct, array_like=True):
     """The arms' moments at the end, and the models fitted to them."""
@@ -88,5 +85,5 @@ def _most_scores(arm: ArmTally, place: int, segments: Sequence[ReplySegment]) ->
         X, E = readings(segment, place, arm.frame.F, arm.factor.R, k)
         most = np.outer(np.linalg.norm(X, axis=0), np.linalg.norm(E, axis=0)).ravel()
         slack = _ROUNDING * float(np.linalg.norm(X)) * float(np.linalg.norm(arm.factor.R[:, k + segment.model.outcome]))
-        parts.append((most + slack) * (_CORRECTION if segment.corrected else 1.0))
+        parts.append(most + slack)
     return np.concatenate(parts)

@@ -6,7 +6,7 @@ Effects are read from it as from a score tally, where scores are kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
 import msgspec
@@ -19,7 +19,7 @@ from foldaway.keeping.state import Array, decode_part
 from foldaway.numerics.block import Block, Floats
 from foldaway.plan import Plan
 from foldaway.plan.analysis import estimators_of
-from foldaway.tallies.moments import LEVERAGE, UNITS, ArmTally, Tally
+from foldaway.tallies.moments import UNITS, ArmTally, Tally
 
 
 class RepliesState(msgspec.Struct, array_like=True):
@@ -97,7 +97,7 @@ class CollectedScores:
     place: int
     clusters: int
     scored: int
-    products: dict[int, tuple[ReplySegment, Floats]] = field(default_factory=dict)
+    products: dict[int, tuple[ReplySegment, Floats]]
 
     squared_sums = None  # replies do not tell
 
@@ -144,12 +144,10 @@ def scored_arms(
 
 
 def _scored(arm: ArmTally, place: int, name: str, replies: Replies, devices: int) -> ArmTally:
-    plain, corrected = (CollectedScores(arm, place, max(devices, replies.n), replies.n) for _ in range(2))
-    for segment in replies.segments:
-        if segment.model.estimator == name:
-            scores = corrected if segment.corrected else plain
-            scores.products[segment.model.outcome] = segment, replies.product(segment)
-    tallies = {UNITS: cast(Tally, plain)}
-    if corrected.products:
-        tallies[LEVERAGE] = cast(Tally, corrected)
-    return replace(arm, tallies=tallies)
+    products = {
+        segment.model.outcome: (segment, replies.product(segment))
+        for segment in replies.segments
+        if segment.model.estimator == name
+    }
+    scores = CollectedScores(arm, place, max(devices, replies.n), replies.n, products)
+    return replace(arm, tallies={UNITS: cast(Tally, scores)})

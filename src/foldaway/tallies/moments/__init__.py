@@ -9,7 +9,7 @@ from foldaway.tallies.moments.arms import Arms, fold_batch
 from foldaway.tallies.moments.combinations import Combinations, RawScores, indicators, level_columns, raw_scores
 from foldaway.tallies.moments.few_values import FewValues, Powers, few_values, standing_out
 from foldaway.tallies.moments.frame import Frame
-from foldaway.tallies.moments.kinds import LEVERAGE, RECORDS, REPLICATES, UNITS
+from foldaway.tallies.moments.kinds import RECORDS, REPLICATES, UNITS
 from foldaway.tallies.moments.outlying import outlies_within, outlying
 from foldaway.tallies.moments.pooling import pooling_notes
 from foldaway.tallies.moments.scores import Scores, UnitScores
@@ -17,7 +17,6 @@ from foldaway.tallies.moments.stream import WORTH_COMPILING, RowStream
 from foldaway.tallies.moments.tally import Tally
 
 __all__ = [
-    "LEVERAGE",
     "RECORDS",
     "REPLICATES",
     "UNITS",

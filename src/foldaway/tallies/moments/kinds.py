@@ -6,13 +6,13 @@ from typing import cast
 
 from foldaway.plan import Bootstrap, Plan
 from foldaway.plan.analysis import tallies_of
-from foldaway.plan.vocabulary import LEVERAGE, RECORDS, REPLICATES, UNITS
+from foldaway.plan.vocabulary import RECORDS, REPLICATES, UNITS
 from foldaway.tallies.moments.arm import Kinds
 from foldaway.tallies.moments.replicates import Replicates
 from foldaway.tallies.moments.scores import Scores, UnitScores
 from foldaway.tallies.moments.tally import Kind
 
-__all__ = ["KINDS", "LEVERAGE", "RECORDS", "REPLICATES", "UNITS", "kinds_of"]
+__all__ = ["KINDS", "RECORDS", "REPLICATES", "UNITS", "kinds_of"]
 
 KINDS: dict[str, Callable[[Plan], Kind]] = {
     RECORDS: lambda _: Scores.empty,

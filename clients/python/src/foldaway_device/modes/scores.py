@@ -5,13 +5,13 @@ A reply is made of the factor of its rows: X'E and X'X are the same for the rows
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foldaway_device.errors import ServerError
 from foldaway_device.factor import rows_of
 from foldaway_device.floats import packed, unpacked
-from foldaway_device.leverage import corrected, product, transposed
 from foldaway_device.modes.mode import Holding
 from foldaway_device.modes.one_message import OneMessage
 from foldaway_device.plan import Plan
@@ -41,15 +41,10 @@ def _scores(plan: Plan, holding: Holding, published: Mapping[str, Any]) -> list[
     for model in published["models"]:
         delta, place, q = unpacked(model["deltas"][arm]), k + model["outcome"], model["regressors"]
         residuals = [F[place][place] * s[place] - sum(a * b for a, b in zip(s[:k], delta, strict=True)) for s in rows]
-        X = [s[:q] for s in rows]
-        E = [[s[0], e] if model["intercept"] else [e] for s, e in zip(rows, residuals, strict=True)]
-        XE = product(transposed(X), E)
-        parts = [XE]
-        if model.get("breads") is not None and plan.leverage is not None:
-            bread = unpacked(model["breads"][arm])
-            square = [bread[i * q : (i + 1) * q] for i in range(q)]
-            parts.append(corrected(product(transposed(X), X), XE, square, plan.leverage))
-        numbers += [number for part in parts for row in part for number in row]
+        summed = [[s[0] for s in rows], residuals] if model["intercept"] else [residuals]
+        numbers += [
+            math.fsum(s[i] * e for s, e in zip(rows, column, strict=True)) for i in range(q) for column in summed
+        ]
     return numbers
 
 
