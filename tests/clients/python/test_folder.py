@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -92,6 +93,21 @@ def test_a_change_is_seen_by_the_next_one_and_one_that_fails_has_never_been(stor
     found = kept(store)
     assert (found.records, found.stage, found.sums, found.report) == (3, "reporting", [1.5, 0.1 + 0.2], CANARY)
     assert list(store.trials()) == [PLAN.name]
+
+
+def test_changes_by_several_threads_come_one_after_the_other(store: Store) -> None:
+    """Such as that of a record, and of the answer to an enrolment beside it: neither undoes the other."""
+
+    def count(_: int) -> None:
+        with store.changing(PLAN.name) as held:
+            assert held.state is not None
+            before = held.state.records
+            time.sleep(0.001)
+            held.state.records = before + 1
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(count, range(24)))
+    assert kept(store).records == 24
 
 
 def test_what_was_forgotten_is_a_mark(store: Store) -> None:

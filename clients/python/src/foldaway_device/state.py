@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from threading import Lock
 from typing import Literal, Protocol, Self
 
 from foldaway_device.floats import base64
@@ -124,6 +125,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._kept: dict[str, str] = {}
+        self._one = Lock()
 
     def trials(self) -> list[str]:
         """The trials of which something is kept."""
@@ -132,14 +134,16 @@ class MemoryStore:
     @contextmanager
     def changing(self, trial: str) -> Iterator[Held]:
         """A change of what is kept of a trial."""
-        held = Held(State.loads(self._kept[trial]) if trial in self._kept else None)
-        yield held
-        if held.state is not None:
-            self._kept[trial] = held.state.dumps()
+        with self._one:
+            held = Held(State.loads(self._kept[trial]) if trial in self._kept else None)
+            yield held
+            if held.state is not None:
+                self._kept[trial] = held.state.dumps()
 
     def destroy(self, trial: str) -> None:
         """Keep the mark alone."""
-        self._kept[trial] = State("", stage="forgotten").dumps()
+        with self._one:
+            self._kept[trial] = State("", stage="forgotten").dumps()
 
 
 def new_number() -> str:
