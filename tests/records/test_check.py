@@ -209,7 +209,7 @@ def test_a_refusal_says_what_to_do() -> None:
         many = str(refusal(fa.Trial(PLAN), spoiled(column, value, 0, 1, 2)))
         assert "set drop_limit in the plan above their share of all records" in many
     dates = str(refusal(fa.Trial(PLAN), pa.table({**good(), "x": pa.array(range(40), pa.date32())})))
-    assert "written as numbers" in dates
+    assert "have the wrong type as numbers" in dates
     arms = str(refusal(fa.Trial(PLAN), {**good(), "group": [arm.upper() for arm in good()["group"]]}))
     assert "spelled exactly as in the plan" in arms
     assert "drop" not in dates + arms

@@ -16,7 +16,7 @@ from foldaway.plan.outcomes import Value
 from foldaway.plan.vocabulary import SIPHASH, Hash
 from foldaway.records.batch import Batch, Index
 from foldaway.records.columns import Column, attempt, columns_of
-from foldaway.records.faults import CLIPPED, NO_ARM, SEVERAL_ARMS, Fault, Faults, FaultyBatch
+from foldaway.records.faults import CLIPPED, NO_ARM, RAGGED, SEVERAL_ARMS, Fault, Faults, FaultyBatch
 from foldaway.records.values import (
     BEYOND,
     NAN,
@@ -34,7 +34,6 @@ from foldaway.records.values import (
     weights,
 )
 
-RAGGED = "not a record"
 # Names beyond these, in one batch of a segment whose levels the plan does not list, are those of no level.
 _MOST_LEVELS = 100
 TOO_MANY = "more records of a unit than the plan allows"

@@ -12,12 +12,16 @@ import msgspec
 from foldaway.errors import RecordError, many
 from foldaway.plan.analysis import SLIPS
 from foldaway.records.columns import REFUSED
+from foldaway.records.values import NULL, WRONG_TYPE
 
 # The name of an arm that is not known; the plan allows no arm with an empty name.
 NO_ARM = ""
 
 # The rule of values that were brought within their bounds: their records were not left out.
 CLIPPED = "clipped to its bounds"
+
+# The rule of lines that cannot be taken apart into columns.
+RAGGED = "not a record"
 
 # The rule of units whose records are of more than one arm.
 SEVERAL_ARMS = "unit in several arms"
@@ -130,7 +134,7 @@ def none_folded(dropped: Faults, what: str) -> str:
         >>> print(none_folded(Faults([("a", 2)], [Fault("a", "y", "wrong type", 2)]), "report"))  # doctest: +ELLIPSIS
         no records were folded, so there is nothing to report: 2 were faulty and left out.
           y: 2 wrong type
-        A column in which every value has the wrong type must be written as numbers: a date ...
+        Write a column whose values have the wrong type as numbers: a date ...
     """
     said = f"no records were folded, so there is nothing to {what}"
     if not dropped:
@@ -142,6 +146,12 @@ def none_folded(dropped: Faults, what: str) -> str:
 WITHIN = (
     "If the arms were drawn within these units (people of both arms in a village), the records are right: name "
     "the column as the plan's `cluster`, and what was randomised, unless it was the record, as its `unit`."
+)
+
+
+_AS_NUMBERS = (
+    "Write a column whose values have the wrong type as numbers: a date as days, a percentage as 0.17, a decimal comma "
+    "as a point (1.5), yes and no as 1 and 0. Units, arms and levels are text or whole numbers."
 )
 
 
@@ -162,25 +172,23 @@ def excess(dropped: Faults, folded: int, limit: float, told: Faults | None = Non
     """
     if dropped.total <= limit * (dropped.total + folded):
         return ""
-    lines = (dropped if told is None else told).lines()
+    shown = dropped if told is None else told
+    lines = shown.lines()
     reasons = f": {'; '.join(lines)}" if lines else ""
     allowed = f"the {100 * limit:g} % that the plan allows (`drop_limit`)"
-    return f"more records were dropped as faulty than {allowed}{reasons}."
+    typed = f" {_AS_NUMBERS}" if any(WRONG_TYPE in counts for counts in shown.by_column().values()) else ""
+    return f"more records were dropped as faulty than {allowed}{reasons}.{typed}"
 
 
 def _hints(faults: Faults, n: int, *, registered: bool = False) -> list[str]:
     """What to do: write a column that is wrong throughout in another way, or mend single records."""
     rules = list(faults.by_column().values())
-    if any(0 < counts.get("wrong type", 0) >= n - counts.get("null", 0) for counts in rules):
-        numbers = (
-            "A column in which every value has the wrong type must be written as numbers: a date as days, a "
-            "percentage as 0.17, a decimal comma as a point (1.5), yes and no as 1 and 0."
-        )
+    if any(0 < counts.get(WRONG_TYPE, 0) >= n - counts.get(NULL, 0) for counts in rules):
         if registered:  # the sender may write in any language
-            return [f'{numbers} In JSON, "y": 1.5 is a number and "y": "1.5" is text.']
+            return [f'{_AS_NUMBERS} In JSON, "y": 1.5 is a number and "y": "1.5" is text.']
         return [
-            f"{numbers} For a categorical covariate, list its `levels` beside its name in `covariates`. One cell of "
-            'text makes text of a whole column in pandas: convert it with pandas.to_numeric(column, errors="coerce").'
+            f"{_AS_NUMBERS} For a categorical covariate, list its `levels` beside its name in `covariates`. One cell "
+            'of text makes text of a column in pandas: convert it with pandas.to_numeric(column, errors="coerce").'
         ]
     if any(SEVERAL_ARMS in counts for counts in rules):
         return [WITHIN]
@@ -194,15 +202,20 @@ def _hints(faults: Faults, n: int, *, registered: bool = False) -> list[str]:
     absent = [
         f"No record has a value of {column}: is the name in the records spelled exactly as in the plan?"
         for column, counts in faults.by_column().items()
-        if counts.get("null", 0) >= n
+        if counts.get(NULL, 0) >= n
     ]
+    if any(RAGGED in counts for counts in rules):
+        absent += [
+            "A line is not a record if it has more or fewer cells than the header. In JSON, a record is one object on "
+            "one line, and its unit, arm and levels are text or numbers, never an object or a list."
+        ]
     if registered:
         return [
             *absent,
             "Correct or remove these records. The plan of a registered trial is fixed: another needs a new trial.",
         ]
     advice = [*absent, f"Repair these records; or, to leave out and count such records, {setting}."]
-    for column in [column for column, counts in faults.by_column().items() if "null" in counts][:1]:
+    for column in [column for column, counts in faults.by_column().items() if NULL in counts][:1]:
         table = f'{{kind = "mean", column = "{column}", missing = "allowed"}}'
         advice.append(f"If {column} is an outcome that may be missing, write it in the plan's outcomes as {table}.")
     return advice

@@ -55,7 +55,7 @@ def demonstrate(records: int, seed: int, showing: Showing) -> Trial:
     print("\nThe same from an analysis that kept every row (NumPy), for independent records:\n")
     print(independent)
     spread = 100 * spread_of_error(plan.groups)
-    print(f"\nClustered by user: foldaway leaves out each of {plan.groups} groups of users in turn, the")
+    print(f"\nClustered by user: foldaway leaves out each of {plan.groups:,} groups of users in turn, the")
     print("analysis of kept rows adds up each user's residuals. The first varies by about")
     print(f"{spread:.0f} % with how users fall into groups; its t quantile allows for that.\n")
     print(clustered)

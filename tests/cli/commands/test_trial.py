@@ -161,7 +161,7 @@ def test_an_address_ends_a_trial_but_not_while_effects_would_be_withheld(server:
         (["send", "wrong", "-"], "standard input cannot be sent again"),
         (["send", "wrong", "faulty.ndjson"], "1 of 2 records is faulty"),
         (["send", "wrong", "faulty.csv"], "faulty.csv, first in line 3: "),
-        (["send", "wrong", "ragged.ndjson"], "lines that are not records: 1. Correct them first."),
+        (["send", "wrong", "ragged.ndjson"], "ragged.ndjson, line 2 is not a record: 1 line cannot be read"),
         (["trial", "create", "nothing.toml"], "nothing.toml"),
         (["trial", "status", "--server", "localhost"], "begins with http"),
         (["trial", "status", "--server", "http://[::"], "cannot be used"),

@@ -229,6 +229,11 @@ def test_an_unknown_trial(server: Served, method: str, path: str, name: str) -> 
     check_problem(server.ask(method, path.replace("known", name), content=SECRET), 404)
 
 
+def test_a_refused_method_names_those_that_the_address_takes(server: Served) -> None:
+    refused = server.ask("PUT", "/v1/trials", content=SECRET)
+    assert check_problem(refused, 405)["detail"] == "This address does not take PUT; it takes GET and POST."
+
+
 def test_a_life_and_its_fingerprint(server: Served) -> None:
     created = server.ask("POST", "/v1/trials", json={**PLAN, "name": "life"})
     fingerprint = created.json()["fingerprint"]

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from foldaway.errors import SourceError
-from foldaway.sources.formats import delimited
+from foldaway.sources.formats import delimited, ndjson
 from foldaway.sources.formats.chunk import Unreadable, WantedColumns
 from foldaway.sources.formats.delimited import first_line, is_open, whole_lines
 from foldaway.sources.formats.files import ReadOptions, read
@@ -75,6 +75,18 @@ def test_a_column_is_text_only_in_blocks_with_a_bad_cell(tmp_path: Path) -> None
 def test_lines_of_another_width_are_counted(tmp_path: Path) -> None:
     lines = b"1,a,z\n2,b\n3,c,z,z\n\n6,\xe9,z,z\n7,e,\xff\n   \n8,\xc3\xa9,z\n"
     assert found(lines, tmp_path) == ({"n": [1.0, 7.0, 8.0], "t": ["a", "e", "é"]}, 4)
+
+
+@pytest.mark.parametrize("block", [1, 8, 10_000])
+def test_a_line_that_is_not_a_record_has_a_number_unless_lines_cannot_be_told(block: int, tmp_path: Path) -> None:
+    csv_file, json_file = (delimited.chunks, b"n,t\n", b"1,a\n", b"7\n"), (ndjson.chunks, b"", b'{"n": 1}\n', b"[1]\n")
+    for chunks, header, good, wrong in (csv_file, json_file):
+        for blanks in (b"", b"\n"):
+            before = header + good + blanks
+            with Stream(put(tmp_path, "a", before + wrong + good)) as stream:
+                lines = [each.ragged_line for each in chunks(stream, WANTED, block=block) if each.ragged]
+            number = before.count(b"\n") + 1
+            assert lines == [number] or (blanks and lines == [None])
 
 
 def test_latin_1_beside_bad_numbers(tmp_path: Path) -> None:

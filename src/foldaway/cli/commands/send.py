@@ -130,7 +130,8 @@ def send_files(
         for batch in batches:
             require_wanted(path, wanted, batch, delimiter)
             if batch.ragged and not plan.drops:
-                raise ServerError(f"{path}: lines that are not records: {batch.ragged:,}. Correct them first.")
+                lines = many(batch.ragged, "line")
+                raise ServerError(f"{path}{batch.place(None)}: {lines} cannot be read as records. Correct them first.")
             rows = batch.records.num_rows
             first, last = last + 1, last + (1 if plan.whole_units else rows)
             if last <= durable or not rows:
@@ -166,5 +167,5 @@ def _in_file(path: Path, plan: fa.Plan, batch: Chunk, error: ServerError) -> Ser
         try:
             check(batch.records, plan, text=True)
         except FaultyBatch as faulty:
-            where = "" if faulty.first is None else f", first in line {batch.line + faulty.first:,}"
+            where = batch.place(faulty.first)
     return ServerError(f"{path}{where}: {error}", error.status, error.expected)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
+from http import HTTPMethod, HTTPStatus
 from typing import Any
 
 import msgspec
@@ -11,7 +11,7 @@ from litestar.exceptions import HTTPException
 from litestar.types import Send
 
 from foldaway import errors
-from foldaway.errors import FoldawayError, IngestError, SequenceGap
+from foldaway.errors import FoldawayError, IngestError, SequenceGap, joined
 from foldaway.records.faults import FaultyBatch
 from foldaway.service.http.monitoring import log_bug
 
@@ -122,7 +122,11 @@ def on_http_exception(request: Request[Any, Any, Any], error: HTTPException) -> 
     """The framework's refusals; their details could quote the request, so only the status is told."""
     status = HTTPStatus(error.status_code)
     headers = {name: text for name, text in (error.headers or {}).items() if name.lower() == "allow"}
-    return answer(Problem(status.phrase, status, _PLAIN.get(status, f"{status.phrase}.")), **headers)
+    detail = _PLAIN.get(status, f"{status.phrase}.")
+    if status == HTTPStatus.METHOD_NOT_ALLOWED and headers and request.method in HTTPMethod.__members__:
+        allowed = sorted(set(next(iter(headers.values())).split(", ")) - {HTTPMethod.OPTIONS})
+        detail = f"This address does not take {request.method}; it takes {joined(allowed)}."
+    return answer(Problem(status.phrase, status, detail), **headers)
 
 
 NOWHERE = "There is nothing at this address: check its path, and the server's address before it."

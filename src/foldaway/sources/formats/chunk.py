@@ -61,13 +61,21 @@ class Chunk:
             where a body holds several.
         ragged: How many lines around these records could not be taken apart into columns.
         line: The number of the first record's line in the file, where each record is one line and that can be told.
+        ragged_line: The number of the first line that is not a record, where that can be told.
         slow: Lines that had to be read one by one.
     """
 
     records: pa.RecordBatch | pa.Table
     ragged: int = 0
     line: int | None = None
+    ragged_line: int | None = None
     slow: int = 0
+
+    def place(self, first: int | None) -> str:
+        """Which line is faulty, for a message: that of a record, or else one that is not a record."""
+        if self.line is not None and first is not None:
+            return f", first in line {self.line + first:,}"
+        return "" if self.ragged_line is None else f", line {self.ragged_line:,} is not a record"
 
 
 def wanted_by(plan: Plan) -> WantedColumns:
@@ -124,7 +132,7 @@ def slices(chunk: Chunk, rows: int = ROWS) -> Iterator[Chunk]:
     """The chunk in pieces of at most `rows` records, and in one piece if it has none."""
     if chunk.records.num_rows > _MOST_ROWS:
         raise Unreadable("claims more rows in one batch than can be; the file is damaged, write it again")
-    yield Chunk(chunk.records.slice(0, rows), chunk.ragged, chunk.line)
+    yield Chunk(chunk.records.slice(0, rows), chunk.ragged, chunk.line, chunk.ragged_line)
     for start in range(rows, chunk.records.num_rows, rows):
         yield Chunk(chunk.records.slice(start, rows), line=None if chunk.line is None else chunk.line + start)
 
@@ -143,7 +151,8 @@ def join(chunks: Iterable[Chunk]) -> Chunk:
     names = parts[0].records.schema.names
     columns = [_concatenate([array for part in parts for array in _arrays(part, name)]) for name in names]
     joined = pa.RecordBatch.from_arrays(columns, names=names)
-    return Chunk(joined, sum(part.ragged for part in parts), _first_line(parts))
+    ragged = next((part.ragged_line for part in parts if part.ragged), None)
+    return Chunk(joined, sum(part.ragged for part in parts), _first_line(parts), ragged)
 
 
 def _first_line(parts: list[Chunk]) -> int | None:

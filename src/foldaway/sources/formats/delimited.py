@@ -56,14 +56,16 @@ def chunks(stream: Stream, wanted: WantedColumns, *, delimiters: bytes = b",", b
         utf8 = _is_utf8(data)
         lines_read = data if utf8 else data.decode("latin-1").encode()
         cells, ragged = _cells(lines_read, delimiter, len(header), list(columns.values()))
+        first = numbers.of(data, len(cells[0]) + ragged)
+        wrong = first + _first_ragged(lines_read, delimiter, len(header)) if ragged and first is not None else None
         if not utf8:
             cells = _restored(cells)
-        line = numbers.of(data, len(cells[0])) if not ragged else numbers.of(data, 0)
         arrays = [
             _text(column) if name in wanted.text else _numbers(column, name, commas)
             for name, column in zip(columns, cells, strict=True)
         ]
-        yield from slices(Chunk(pa.RecordBatch.from_arrays(arrays, names=list(columns)), ragged, line))
+        records = pa.RecordBatch.from_arrays(arrays, names=list(columns))
+        yield from slices(Chunk(records, ragged, None if ragged else first, wrong))
 
 
 def names(stream: Stream, *, delimiters: bytes = b",") -> list[str]:
@@ -140,6 +142,23 @@ def _cells(data: bytes, delimiter: bytes, width: int, positions: list[int]) -> t
         ),
     )
     return [column.combine_chunks() for column in table.columns], ragged
+
+
+def _first_ragged(data: bytes, delimiter: bytes, width: int) -> int:
+    """Which line is the first that is not `width` cells wide, from 0: Arrow counts lines in one thread only."""
+    found: list[int] = []
+
+    def note(row: arrow_csv.InvalidRow) -> str:
+        found.append(row.number)
+        return "skip"
+
+    arrow_csv.read_csv(
+        pa.BufferReader(data),
+        arrow_csv.ReadOptions(column_names=[str(i) for i in range(width)], block_size=len(data) + 1, use_threads=False),
+        arrow_csv.ParseOptions(delimiter=delimiter.decode(), newlines_in_values=True, invalid_row_handler=note),
+        arrow_csv.ConvertOptions(column_types={"0": pa.binary()}, include_columns=["0"]),
+    )
+    return found[0] - 1
 
 
 def _restored(cells: list[pa.Array]) -> list[pa.Array]:

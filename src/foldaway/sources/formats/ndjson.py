@@ -47,8 +47,12 @@ def chunks(stream: Stream | Peekable, wanted: WantedColumns, *, block: int = BLO
     numbers = LineNumbers()
     for data in blocks(stream, lambda data: data.rfind(b"\n") + 1, block):
         chunk = decode(data)
-        line = numbers.of(data, 0 if chunk.ragged else chunk.records.num_rows)
-        yield from slices(replace(chunk, line=line))
+        first = numbers.of(data, chunk.records.num_rows + chunk.ragged)
+        if not chunk.ragged:
+            chunk = replace(chunk, line=first)
+        elif chunk.ragged_line is not None:
+            chunk = replace(chunk, ragged_line=None if first is None else first + chunk.ragged_line)
+        yield from slices(chunk)
 
 
 class Decoder:
@@ -79,7 +83,7 @@ class Decoder:
         return msgspec.defstruct("Object", fields, rename=self._columns, gc=False)
 
     def __call__(self, data: bytes | memoryview, most_slow: int | None = None) -> Chunk:
-        """A chunk from a block of lines.
+        """A chunk from a block of lines; its `ragged_line` counts from 0 within the block.
 
         Raises:
             TooLarge: More of them than this would have to be read one by one.
@@ -95,8 +99,10 @@ class Decoder:
             pass
         if most_slow is not None and len(lines) > most_slow:
             raise too_large(f"{most_slow:,} lines, some of which have to be read the slow way, one by one")
-        rows = [row for line in lines if (row := self._row(line)) is not None]
-        return replace(self._chunk_of_texts(rows, len(lines) - len(rows)), slow=len(lines))
+        read = [self._row(line) for line in lines]
+        rows = [row for row in read if row is not None]
+        first = read.index(None) if len(rows) < len(read) else None
+        return replace(self._chunk_of_texts(rows, len(lines) - len(rows)), ragged_line=first, slow=len(lines))
 
     def read_lines(self, data: bytearray) -> list[Any]:
         """The objects of lines in which all is as expected; each on a line of its own, which a parser would not ask."""
@@ -146,7 +152,7 @@ class Decoder:
             return None
 
     def _texts(self, row: Any) -> dict[str, str | None] | None:
-        """The object's members as text; None if one of them is not UTF-8."""
+        """The object's members as text; None if one of them is not UTF-8, or an object or a list in place of a name."""
         try:
             members = {field: bytes(getattr(row, field)) for field in self._columns}
             return {field: _as_text(member, field in self._text) for field, member in members.items()}
@@ -177,9 +183,15 @@ def _gathered(text: NDArray[np.uint8], begin: NDArray[np.int32], end: NDArray[np
 
 
 def _as_text(member: bytes, text: bool) -> str | None:
-    """A member as text; a string where a number should be keeps its quotes, which show that it is none."""
+    """A member as text; a string where a number should be keeps its quotes, which show that it is none.
+
+    Raises:
+        ValueError: An object or a list, where a name belongs.
+    """
     if text and member.startswith(b'"'):
         return msgspec.json.decode(member, type=str)
+    if text and member.startswith((b"{", b"[")):
+        raise ValueError
     # True and false count as numbers. In text, minus zero is zero, as it is for the faster way above.
     same = {b"null": None, b"-0": "0"} if text else {b"null": None, b"true": "1", b"false": "0"}
     return same[member] if member in same else member.decode()

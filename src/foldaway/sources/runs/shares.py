@@ -18,7 +18,7 @@ from foldaway.calibrating import Calibration, Earlier
 from foldaway.errors import RecordError, instead_of
 from foldaway.plan import Plan
 from foldaway.records.faults import FaultyBatch
-from foldaway.sources.formats.chunk import WantedColumns, wanted_by
+from foldaway.sources.formats.chunk import Chunk, WantedColumns, wanted_by
 from foldaway.sources.formats.files import ReadOptions, parts, read, require_wanted
 from foldaway.sources.formats.paths import Stdin, size
 from foldaway.tallies import empty_holding
@@ -140,11 +140,11 @@ def fold_columns(
     """Fold these columns of a file, or of a part of it, chunk by chunk."""
     for chunk in read(path, wanted, options, whole=whole, part=part, progress=progress):
         require_wanted(path, wanted, chunk, options.delimiter)
-        with instead_of(RecordError, partial(_with_place, path, chunk.line)):
+        with instead_of(RecordError, partial(_with_place, path, chunk)):
             into.fold(chunk.records, text=True, unreadable=chunk.ragged)
 
 
-def _with_place(path: Path | Stdin, line: int | None, error: RecordError) -> RecordError:
+def _with_place(path: Path | Stdin, chunk: Chunk, error: RecordError) -> RecordError:
     first = error.first if isinstance(error, FaultyBatch) else None
-    where = "" if line is None or first is None else f", first in line {line + first:,}"
+    where = chunk.place(first) if isinstance(error, FaultyBatch) else ""
     return RecordError(f"{path}{where}: {error}")
