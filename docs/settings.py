@@ -99,7 +99,7 @@ def page_of(part: type[Part]) -> str:
         return f"{text}\n\n{table}"
     name = part.TABLE.rpartition(".")[2]
     written = f'```toml title="{name}.toml"\n{in_toml(part)}```\n\n```python\n{in_python(part)}\n```'
-    return f"{text}\n\n{table}\n\nAll of it written out, first in TOML and then in Python:\n\n{written}"
+    return f"{text}\n\n{table}\n\nIn full, in TOML and in Python:\n\n{written}"
 
 
 def in_toml(part: type[Part]) -> str:

@@ -59,47 +59,43 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     Attributes:
         name: The trial's name (letters, digits, dot, dash, underscore).
         arm: The column that names the arm.
-        arms: Allocation probability of each arm; the first arm is the control. Where the column does not say the arm's
-            name, or spells it in several ways, a table with its ``share`` and the ``values`` that stand for it, such as
-            ``{"control": 0.5, "new": {"share": 0.5, "values": ["new", "New"]}}``.
-        outcomes: What to compare between arms: means (a column name is short for one), shares, ratios, quantiles,
-            totals and survival.
+        arms: Probability of each arm; the first arm is the control. If the column spells an arm differently, a table
+            with its ``share`` and the ``values`` that stand for it, such as ``{"control": 0.5, "new": {"share": 0.5,
+            "values": ["new", "New"]}}``.
+        outcomes: What to compare: means (a column name is short for one), shares, ratios, quantiles, totals and
+            survival.
         covariates: Columns measured before treatment, for precision.
-        segments: Columns within whose levels effects are told as well, with a test of whether they differ.
-        strata: For units that were randomised within strata, the column that names the stratum and the arms'
-            probabilities in each.
+        segments: Columns for whose values effects are shown separately, with a test of whether they differ.
+        strata: The column that names the stratum within which a unit was randomised, and the arms' probabilities in
+            each.
         unit: The column that names what was randomised; also the cluster, unless the plan names one.
         cluster: The column that names the clusters within which units were randomised, such as villages with people of
-            both arms. Groups are dealt by it, so that errors allow for what units of a cluster have in common. Without
-            a `unit`, each record was randomised. A unit belongs to one cluster.
+            both arms; errors allow for what units of a cluster have in common. Without a `unit`, each record was
+            randomised. A unit belongs to one cluster.
         weight: The column of observation weights.
-        received: The column that says whether, or how much of, the treatment was taken up; gives the effect on those
-            who take it up because they were assigned to it.
+        received: The column that says whether, or how much of, the treatment was taken up; gives the compliers' effect.
         confidence: Coverage of the intervals.
-        correction: How p-values and verdicts allow for several comparisons (outcomes, arms; levels of segments among
-            themselves): ``"holm"`` bounds the chance of any false finding, ``"benjamini-hochberg"`` the share of false
-            ones among the findings, ``"none"`` takes each comparison by itself. Guardrails are tested apart.
-        records_per_unit: ``"many"``, the default; or a promise. ``"one"``: no unit has more than one record, so that
-            records are independent. ``"together"``: all records of a unit come in one batch, and a unit is in one arm;
-            gives CR0 and CR1. A unit in both arms is refused within a batch. In different batches it would count as
-            two, and nobody would notice: where a promise does not hold, leave it out.
-        expected_units: About how many units the trial is to have, in all arms; records, where they are randomised one
-            by one. Units are dealt into as many groups, for errors that allow for several records of a unit, as leave
-            `privacy.smallest_cell` of them in each; without it into 128. And the any-time interval is tightest there;
-            without it at 10,000.
-        hash: How identifiers are dealt into groups: ``"siphash"``, or ``"sha256"``, which warehouses can compute too,
-            so that their records need not leave them.
-        coefficients: How covariates predict each outcome, fixed before the trial (`plan.calibrated` finds them). If
-            left out, they are found from the trial's own records when it is first saved.
-        drop_limit: The largest share of all records that may be faulty. At 0 a batch with a faulty record is refused
-            whole. Above 0 such records are dropped and counted, and while their share is larger no effect is told.
-        looks: When the trial is looked at, and how much of the error rate each look may spend; a plan without it has
-            verdicts that hold however often you look.
-        moments: To keep moments of the columns beside sums by arm and group of units: for exact regressions, robust
-            errors and the bootstrap.
-        privacy: How many records must stand behind what is stored and answered.
-        federated: For records that stay on devices or at sites, what they send; or just the mode.
-        release: For effects that are told once, with noise, under a privacy budget; or just ε.
+        correction: How p-values and verdicts allow for several comparisons (outcomes, arms; segments among themselves):
+            ``"holm"`` bounds the chance of any false finding, ``"benjamini-hochberg"`` the part of false ones among the
+            findings, ``"none"`` takes each comparison by itself. Guardrails are tested apart.
+        records_per_unit: ``"many"``, or a promise. ``"one"``: no unit has more than one record, so records are
+            independent. ``"together"``: all records of a unit come in one batch, and a unit is in one arm; gives CR0
+            and CR1. A unit in both arms is refused within a batch; in different batches it would count as two,
+            unnoticed.
+        expected_units: About how many units, or records without a `unit`, the trial is to have in all arms. Units are
+            dealt into as many groups as leave `privacy.smallest_cell` of them in each (128 without it), and the
+            any-time interval is tightest there (at 10,000 without it).
+        hash: How identifiers are dealt into groups: ``"siphash"``, or ``"sha256"``, which warehouses can compute too.
+        coefficients: How covariates predict each outcome (`plan.calibrated` finds them). If left out, they are found
+            from the trial's own records when it is first saved.
+        drop_limit: The largest part of all records that may be faulty. At 0 a batch with a faulty record is refused
+            whole. Above 0 such records are dropped and counted; while they are more, no effect is shown.
+        looks: When the trial is looked at, and how much of the error rate each look may spend. Without it, verdicts
+            hold however often you look.
+        moments: To keep moments beside sums: for exact regressions, robust errors and the bootstrap.
+        privacy: How many units must stand behind what is stored and answered.
+        federated: What devices or sites, which keep their records, send; or just the mode.
+        release: For effects that are published once, with noise, under a privacy budget; or just ε.
     """
 
     name: str

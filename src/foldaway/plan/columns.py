@@ -16,11 +16,11 @@ Levels = Annotated[Sequence[str], Meta(description="a list of two or more levels
 
 
 class Segment(Part, frozen=True):
-    """A column within whose levels effects are told as well. In short: the column alone.
+    """A column for whose values effects are shown separately. In short: the column alone.
 
     Attributes:
         column: The column.
-        levels: Its levels, which hold for a covariate and the strata of this column too. If left out, they are those
+        levels: Its values, which hold for a covariate and the strata of this column too. If left out, they are those
             that enough records have in common, and all others make up one more.
 
     Example:
@@ -45,7 +45,7 @@ class Covariate(Part, frozen=True):
 
     Attributes:
         column: The column.
-        levels: The levels of a categorical covariate, of which the first is the reference. They hold for a segment and
+        levels: The values of a categorical covariate, of which the first is the reference. They hold for a segment and
             the strata of this column too.
         bounds: The lowest and the highest value of a numeric covariate.
         beyond: What happens to values beyond them: ``"clip"`` them, counted by arm, or ``"refuse"`` them as faulty.

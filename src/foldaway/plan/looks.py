@@ -33,9 +33,9 @@ class Information(Part, frozen=True, kw_only=True):
     """How much information the trial is to have at the last look: either setting, and not both.
 
     Attributes:
-        units: In how many units, of all arms. Each unit must have a record of its own.
-        error: How small a standard error of the effect, where the number of units does not tell: units with several
-            records, or clusters. The information so far is the square of this number over the error that there is.
+        units: In how many units, of all arms, each with one record.
+        error: How small a standard error of the effect, for units with several records, or clusters. The information so
+            far is the square of this number over the present error.
 
     Example:
         >>> Information(units=900).units
@@ -53,13 +53,13 @@ class Looks(Part, frozen=True, kw_only=True):
 
     Attributes:
         information: How much information there is to be at the last look.
-        at: When there are looks, as shares of that information. A look is taken once its share has come; what it spends
-            depends on the share that is then there.
+        at: When there are looks, as fractions of that information. What a look spends depends on the information that
+            is then there.
         spending: How the error rate is spent: ``"obrien-fleming"``, little at early looks; ``"pocock"``, about as much
             at each; or a list with what has been spent by each look, the last of which is 1 − `confidence`.
         futility: When going on is futile, by the chance to miss the effect that the trial was planned for, spent in the
-            same ways; a list ends with 1 − `power`. You may go on all the same: the error rate holds (non-binding).
-        power: The chance to find the effect that the trial was planned for, which futility spends the rest of.
+            same ways; a list ends with 1 − `power`. You may go on all the same (non-binding).
+        power: The chance to find the effect that the trial was planned for.
 
     Example:
         >>> Looks(information={"units": 900}, at=[0.5, 0.75, 1.0]).spending

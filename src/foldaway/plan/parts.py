@@ -19,10 +19,9 @@ class Privacy(Part, frozen=True, kw_only=True):
     """How many units must stand behind what is stored and shown, and how long a device may keep its records.
 
     Attributes:
-        cohort: The fewest distinct units that must come before tallies are stored again: on a server, by a consumer of
-            a stream, or by a run over files. Without a `unit`, every record is one; in a federated plan every device.
-        smallest_cell: The fewest units of every arm behind effects that are shown to others, in all and since effects
-            were last shown.
+        cohort: The fewest distinct units that must come before tallies are stored again. Without a `unit`, every record
+            is one; in a federated plan every device.
+        smallest_cell: The fewest units of every arm behind effects that others see, in all and since the last answer.
         retention: In a federated plan, seconds that a device may keep its records.
 
     Example:
@@ -49,15 +48,12 @@ MOST_STRATA = 10_000
 class Strata(Part, frozen=True):
     """The strata within which units were randomised, such as sites or the weeks of a ramp-up.
 
-    Where strata differ in their arm probabilities, arms hold them in different proportions, and the plain difference of
-    the arms' means compares unlike units. With strata named, effects compare within them.
-
     In short: the column alone, of a covariate or segment with levels.
 
     Attributes:
         column: The column that names a record's stratum.
-        probabilities: By stratum, those of the arms.
-        levels: The strata, where the arms have the probabilities in `arms` in each, in place of `probabilities`. May be
+        probabilities: For each stratum, the probabilities of the arms.
+        levels: The strata, in place of `probabilities`, if the arms have the probabilities in `arms` in each. May be
             left out if the column is a covariate or segment with levels.
 
     Example:
@@ -161,8 +157,8 @@ class Bootstrap(Part, frozen=True):
 
     Attributes:
         replicates: The number of replicates.
-        weights: The weights that a unit gets in each replicate: ``"poisson"`` for Poisson(1), or
-            ``"double-or-nothing"`` for 0 or 2 with equal probability (Owen and Eckles 2012), several times as fast.
+        weights: What a unit weighs in each replicate: ``"poisson"`` for Poisson(1), or ``"double-or-nothing"`` for 0 or
+            2 (Owen and Eckles 2012), several times as fast.
 
     Example:
         >>> Bootstrap(1000).weights
@@ -186,13 +182,12 @@ class Moments(Part, frozen=True, kw_only=True):
     They say far more about single people than sums do. The table's presence asks for them, even an empty one.
 
     Attributes:
-        estimators: Those to report, from sums as well; all that the plan allows if left out, but for
-            ``"horvitz_thompson"``, the paper's inverse-probability mean, which must be named.
+        estimators: Those to report, from sums as well; if left out, all that the plan allows but
+            ``"horvitz_thompson"``, the paper's inverse-probability mean.
         errors: The kinds of standard error to report (welch, jackknife; from moments classical, HC0, HC1, HC2, HC3,
-            CR0, CR1); all that the plan allows but HC3 if left out. Only the tallies that these need are kept: with
-            ``["classical"]`` alone not the robust one, whose size and cost grow with the fourth power of the number of
-            columns.
-        bootstrap: The bootstrap, or just its number of replicates; by unit if the plan has one, by record if not.
+            CR0, CR1); if left out, all that the plan allows but HC3. With ``["classical"]`` alone no robust tally is
+            kept, whose cost grows with the fourth power of the number of columns.
+        bootstrap: The bootstrap, or just its number of replicates.
 
     Example:
         >>> Moments(errors=["HC1"], bootstrap=1000).bootstrap
@@ -219,17 +214,15 @@ class Federated(Part, frozen=True):
 
     Attributes:
         mode: What a device sends: ``"one-message"`` (its triangular factor, once), ``"scores"`` (factors during the
-            trial, its score at the end), ``"delta"`` (counts and sums only) or ``"sums"`` (the same and a random group,
-            so that the coordinator keeps nothing but sums). Sites, which have many units and name them with `unit`,
-            take part in modes ``"sums"`` and, if all records of a unit come together (`records_per_unit`),
-            ``"one-message"``.
+            trial, its score at the end), ``"delta"`` (counts and sums only) or ``"sums"`` (the same and a random
+            group). Sites, which name their `unit`, take part in ``"sums"`` and, with `records_per_unit = "together"`,
+            in ``"one-message"``.
         reply_deadline: Seconds in which reports still count once the trial has begun to end.
-        reply_share: The share of the devices whose reports end the wait early; in mode ``scores``, of those in the
+        reply_share: The part of the devices whose reports end the wait early; in mode ``scores``, of those in the
             coefficients.
-        device_records: The most records that a device may have: it takes no more, and the coordinator refuses a message
-            that claims more. At sites it limits each unit in mode ``one-message``.
-        sites: The fewest sites: there are no effects before so many have reported, and the trial does not end with
-            effects. A site is known by the label of its token.
+        device_records: The most records of a device: it takes no more, and the coordinator refuses a message that
+            claims more. At sites it limits each unit in mode ``one-message``.
+        sites: The fewest sites (known by the labels of their tokens) that must have reported before there are effects.
 
     Example:
         >>> Federated("scores").reply_share
@@ -259,10 +252,9 @@ class Release(Part, frozen=True):
     Attributes:
         epsilon: ε: how far one unit can move the odds of any answer, as an exponent.
         delta: δ: the chance that it moves them further; well below one over the number of units.
-        unit_records: With `records_per_unit = "together"`, the most records of a unit that are taken; further ones are
-            faulty. Noise grows with it.
-        noisy_groups: Into how many groups units are dealt for the release. Noise grows with its square root, so take
-            more than 16 only where it is small beside the outcomes' own spread.
+        unit_records: With `records_per_unit = "together"`, the most records of a unit; further ones are faulty. Noise
+            grows with it.
+        noisy_groups: Into how many groups units are dealt for the release. Noise grows with its square root.
 
     Example:
         >>> Release(1.0).delta

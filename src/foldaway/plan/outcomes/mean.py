@@ -20,9 +20,8 @@ class Mean(Bounded, frozen=True):
 
     Attributes:
         column: The column.
-        cap: Values below the first number count as that, values above the second as that (a winsorised mean): one
-            huge purchase then says no more than a large one. Unlike `bounds`, a cap is of this outcome alone: others of
-            the column have its values as they are, and nothing is counted.
+        cap: Values beyond these two numbers count as them (a winsorised mean). Unlike `bounds`, a cap is of this
+            outcome alone, and nothing is counted.
 
     Example:
         >>> Mean("revenue", cap=(0, 500)).name

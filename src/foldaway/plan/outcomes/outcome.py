@@ -40,14 +40,14 @@ class Outcome(Part, frozen=True, kw_only=True):
         label: What people read in place of the name.
         measure: The unit of measure, such as ``"€"`` or ``"ms"``.
         better: Whether ``"higher"`` or ``"lower"`` is better.
-        margin: How large a difference from the control still makes no difference, also as a percentage of the control's
-            level. With `better` alone, the outcome is a guardrail: it may be worse by no more than this.
-        question: What to show, in place of a plain comparison: that the arm is ``"better"`` (a one-sided test; by more
-            than the `margin`, if there is one), ``"not worse"`` by more than the `margin`, or ``"alike"``, no farther
-            from the control than the `margin` in either direction.
-        role: What it counts for when the arm is judged: a ``"primary"`` outcome is to become better, a ``"guardrail"``
-            must not become worse, a ``"secondary"`` one informs. If left out, an outcome that is to be shown not worse
-            is a guardrail, any other with `better` or a `question` is primary, and the rest are secondary.
+        margin: How large a difference from the control still makes no difference, or that as a percentage of its level.
+            With `better` alone, the outcome is a guardrail: it may be worse by no more than this.
+        question: What to show, in place of a plain comparison: ``"better"`` (one-sided; by more than the `margin`, if
+            there is one), ``"not worse"`` by more than the `margin`, or ``"alike"``, within the `margin` in either
+            direction.
+        role: What it counts for: a ``"primary"`` outcome is to become better, a ``"guardrail"`` must not become worse,
+            a ``"secondary"`` one informs. If left out, an outcome to be shown not worse is a guardrail, any other with
+            `better` or a `question` primary, and the rest secondary.
         missing: Whether a record without it is faulty, ``"refused"``, or counts for all other outcomes, ``"allowed"``.
     """
 

@@ -42,10 +42,10 @@ class Quantile(Outcome, frozen=True):
     Attributes:
         column: The column.
         quantiles: Which, each between 0 and 1.
-        bounds: The lowest and the highest value that are told apart. Values beyond are counted, but a quantile that
-            lies among them is withheld, so choose the bounds generously.
-        resolution: How exactly a value is known. Between positive bounds it is a share of the value, 0.01 if left out.
-            Where the lower bound is zero or negative it is a share of the way between the bounds, 0.001 if left out.
+        bounds: The lowest and the highest value that are distinguished. A quantile that lies beyond is withheld, so
+            choose the bounds generously.
+        resolution: How exactly a value is known. Between positive bounds it is relative to the value (0.01 if left
+            out), otherwise to the distance between the bounds (0.001).
 
     Example:
         >>> [each.name for each in Quantile("latency_ms", (0.5, 0.95), bounds=(1, 60_000)).apart()]

@@ -25,7 +25,7 @@ class Ratio(Outcome, frozen=True):
     Attributes:
         numerator: The column above the line.
         denominator: The column below it.
-        bounds: By column, its lowest and its highest value, as other outcomes have them for theirs.
+        bounds: By column, its lowest and its highest value.
         beyond: What happens to values beyond them: ``"clip"`` them, counted by arm, or ``"refuse"`` them as faulty.
 
     Example:

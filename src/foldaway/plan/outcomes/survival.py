@@ -46,12 +46,12 @@ class Survival(Outcome, frozen=True):
 
     Attributes:
         time: The column with the time from assignment to the event, or to the last contact.
-        event: The column that is 1 (true) if the event came at that time, and 0 (false) if it had not come by then.
+        event: The column that is 1 (true) if the event came at that time, and 0 (false) if it had not come.
         until: The end of follow-up. Events after it do not count.
-        bins: Into how many bins of equal length the time up to `until` is cut. With one for each day, and times in
-            whole days, nothing is rounded.
+        bins: Into how many bins of equal length the time up to `until` is cut. With one for each day, times in whole
+            days are exact.
         at: Compare the probability that the event has not come by these times, in place of the restricted mean. Each is
-            an outcome with a row of its own, at the end of a bin.
+            an outcome of its own.
 
     Example:
         >>> Survival("days", "relapsed", until=365).name

@@ -22,8 +22,8 @@ class Total(Bounded, frozen=True):
 
     Attributes:
         column: The column.
-        assigned_units: How many units were assigned to the arms, if that is known: the total is then told per unit, and
-            otherwise as what all units together would have had in the arm.
+        assigned_units: How many units were assigned to the arms, if known: the total is then per unit, otherwise what
+            all units together would have had in the arm.
 
     Example:
         >>> Total("revenue").name
