@@ -19,7 +19,8 @@ from foldaway.service.collecting.service import Service
 from foldaway.service.http import problems
 from foldaway.service.http.access import Access, token_routes
 from foldaway.service.http.bodies import closed_if_unread
-from foldaway.service.http.device_routes import device_routes
+from foldaway.service.http.desks import in_front_of
+from foldaway.service.http.device_routes import device_desks, device_routes
 from foldaway.service.http.documents import COMPONENTS, about, refusals
 from foldaway.service.http.folding_thread import FoldingThread
 from foldaway.service.http.monitoring import Metrics, log_given_up, log_requests
@@ -52,7 +53,7 @@ def make_app(
     metrics = Metrics(service.pace)
     thread = FoldingThread(service, metrics, most_queued)
     access = Access(thread)
-    desk = RecordDesk(access, patience)
+    records, devices = RecordDesk(access, patience), device_desks(access, patience)
 
     @asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncIterator[None]:
@@ -71,8 +72,8 @@ def make_app(
             *page_routes(),
             *_operation(access),
             *trial_routes(access, patience),
-            *record_routes(access, desk),
-            *device_routes(access, patience),
+            *record_routes(access, records),
+            *device_routes(access, patience, devices),
             *token_routes(access, patience),
         ],
         request_max_body_size=None,  # each address has a limit of its own, and reads the body itself
@@ -93,7 +94,8 @@ def make_app(
         logging_config=None,
         debug=False,
     )
-    answering = open_to(limited(desk.before(app), rates, metrics), origins, metrics)
+    desks = in_front_of(app, {"records": records, **devices})
+    answering = open_to(limited(desks, rates, metrics), origins, metrics)
     return log_requests(closed_if_unread(answering), metrics, quiet=quiet)
 
 

@@ -79,15 +79,15 @@ def _too_large(limit: int) -> IngestError:
     return IngestError(413, f"the body is larger than {limit:,} bytes; send less at a time.")
 
 
-def require_kind(request: Asked, *kinds: str) -> None:
+def require_kind(scope: Any, *kinds: str) -> None:
     """Refuse a body that does not say to be of one of these media types."""
-    if media_type_of(request.headers.get("Content-Type", ""))[0] not in kinds:
+    if media_type_of(field(scope, b"content-type") or "")[0] not in kinds:
         raise IngestError(415, f"the Content-Type is not known; use {' or '.join(kinds)}.")
 
 
 async def read_text(request: Asked, kinds: tuple[str, ...], limit: int, patience: float) -> str:
     """A body of UTF-8 text of one of these media types."""
-    require_kind(request, *kinds)
+    require_kind(request.scope, *kinds)
     body = await read_body(request.scope, request.receive, limit, patience)
     with instead_of(UnicodeDecodeError, IngestError(400, "the body is not UTF-8 text.")):
         return body.decode("utf-8")

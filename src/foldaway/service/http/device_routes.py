@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from litestar import get, post
+from litestar import Response, get, post
 from litestar.params import HeaderParameter
+from litestar.types import Receive
 
 from foldaway.errors import IngestError
 from foldaway.federated.messages import MEDIA_TYPE, Kind, PublishedCoefficients, Received
@@ -14,6 +15,7 @@ from foldaway.federated.modes import most_bytes
 from foldaway.service.collecting.device_inbox import Outcome
 from foldaway.service.http.access import Access, Name, sender
 from foldaway.service.http.bodies import Asked, read_body, require_kind
+from foldaway.service.http.desks import AtDesk, Desk
 from foldaway.service.http.documents import MessageOperation, TalliesOperation, about
 from foldaway.service.http.gathering import Gathering
 from foldaway.sources.formats.body import wipe
@@ -25,6 +27,8 @@ NumberHeader = Annotated[
     ),
 ]
 
+Messages = Gathering[tuple[str, Kind], None, Received]
+
 # What the OpenAPI document calls each kind of message, and says of it.
 _MESSAGES: dict[Kind, tuple[str, str]] = {
     "enrolments": ("V1TrialsNameEnrolmentsEnrol", "A device joins"),
@@ -33,39 +37,69 @@ _MESSAGES: dict[Kind, tuple[str, str]] = {
 }
 
 
-def device_routes(access: Access, patience: float) -> list[Any]:
+class DeviceDesk(Desk):
+    """Where devices' messages of one kind are handed in.
+
+    Args:
+        access: Who may come.
+        patience: Seconds in which a message must arrive.
+        kind: The kind.
+        gathering: Brings messages of all kinds to the thread that folds.
+    """
+
+    def __init__(self, access: Access, patience: float, kind: Kind, gathering: Messages) -> None:
+        self._access = access
+        self._thread = access.thread
+        self._devices = access.thread.service.devices
+        self._patience = patience
+        self._kind = kind
+        self._gathering = gathering
+        self._longest: dict[str, int] = {}
+
+    async def take(self, scope: Any, receive: Receive) -> tuple[int, Received]:
+        """Take a message."""
+        await self._access.admit(scope, ("ingest",))
+        sender(scope, federated=True)
+        require_kind(scope, MEDIA_TYPE)
+        self._gathering.check_room()
+        name: str = scope["path_params"]["name"]
+        too_long = IngestError(422, "the message is longer than any of this plan can be.")
+        body = await read_body(scope, receive, await self._most(name), self._patience, too_long)
+        with self._thread.forgetting():
+            received = await self._gathering.take((name, self._kind), body, None)
+        if name not in self._devices.uncounted:
+            self._thread.metrics.message(self._kind)
+        return 200, received
+
+    async def _most(self, name: str) -> int:
+        """How long a message of the trial's devices can be; a plan never changes."""
+        if name not in self._longest:
+            self._longest[name] = most_bytes(await self._thread.run(self._devices.plan, name))
+        return self._longest[name]
+
+
+def device_desks(access: Access, patience: float) -> dict[str, Desk]:
+    """One for each kind of message."""
+
+    def receive(key: tuple[str, Kind], lot: Sequence[tuple[bytearray, None]]) -> list[Outcome]:
+        return access.thread.service.devices.receive(*key, [body for body, _ in lot])
+
+    gathering = Gathering(access.thread, receive)
+    return {kind: DeviceDesk(access, patience, kind, gathering) for kind in _MESSAGES}
+
+
+def device_routes(access: Access, patience: float, desks: Mapping[str, Desk]) -> list[Any]:
     """The handlers."""
     thread, guard, for_sites = access.thread, access.needs("ingest"), access.needs("site")
     service = thread.service
-    limits: dict[str, int] = {}
-
-    def receive(key: tuple[str, Kind], lot: Sequence[tuple[bytearray, None]]) -> list[Outcome]:
-        return service.devices.receive(*key, [body for body, _ in lot])
-
-    gathering = Gathering(thread, receive)
-
-    async def longest(name: str) -> int:
-        """How long a message of the trial's devices can be; a plan never changes."""
-        if name not in limits:
-            limits[name] = most_bytes(await thread.run(service.devices.plan, name))
-        return limits[name]
 
     def messages(kind: Kind) -> Any:
         operation, summary = _MESSAGES[kind]
-        settings = about("devices", summary, guard, 404, 409, 410, 422, 425, body=MessageOperation)
+        settings = about("devices", summary, None, 404, 409, 410, 422, 425, body=MessageOperation)
 
         @post("/v1/trials/{name:str}/" + kind, operation_id=operation, status_code=200, **settings)
-        async def take(request: Asked, name: Name) -> Received:
-            sender(request.scope, federated=True)
-            require_kind(request, MEDIA_TYPE)
-            gathering.check_room()
-            too_long = IngestError(422, "the message is longer than any of this plan can be.")
-            body = await read_body(request.scope, request.receive, await longest(name), patience, too_long)
-            with thread.forgetting():
-                received = await gathering.take((name, kind), body, None)
-            if name not in service.devices.uncounted:
-                thread.metrics.message(kind)
-            return received
+        async def take(name: Name) -> Response[Received]:
+            return AtDesk(desks[kind])
 
         return take
 
@@ -81,7 +115,7 @@ def device_routes(access: Access, patience: float) -> list[Any]:
         **about("devices", "A site's tallies", for_sites, 404, 409, 410, 422, body=TalliesOperation),
     )
     async def tallies(request: Asked, name: Name, number: NumberHeader) -> Received:
-        require_kind(request, "application/octet-stream")
+        require_kind(request.scope, "application/octet-stream")
         token = sender(request.scope, federated=True)
         with thread.place(token):
             body = await read_body(request.scope, request.receive, service.limits.max_body, patience)

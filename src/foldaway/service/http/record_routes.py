@@ -7,23 +7,19 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
-from litestar import get, post
-from litestar.enums import ScopeType
+from litestar import Response, get, post
 from litestar.params import PathParameter
-from litestar.types import ASGIApp, Receive, Send
+from litestar.types import Receive
 
 from foldaway.errors import FoldawayError, IngestError
 from foldaway.service.collecting.numbers import Numbers
 from foldaway.service.collecting.record_inbox import Receipt
 from foldaway.service.collecting.record_trials import Sent, is_small
-from foldaway.service.http import problems
 from foldaway.service.http.access import Access, Name, sender
 from foldaway.service.http.bodies import Asked, field, read_body
+from foldaway.service.http.desks import AtDesk, Desk
 from foldaway.service.http.documents import PRODUCER, SEQUENCE, RecordsOperation, about
 from foldaway.service.http.gathering import Gathering
-
-_TEMPLATE = "/v1/trials/{name}/records"
-_ADDRESS = re.compile(r"/v1/trials/([^/]+)/records")
 
 Producer = Annotated[str, PathParameter(pattern=PRODUCER, description="Who numbers the batches.")]
 
@@ -62,8 +58,8 @@ def numbers(producer: str | None, sequence: str | None) -> Numbers | None:
     return Numbers(producer, first, last)
 
 
-class RecordDesk:
-    """Where batches are handed in: one ASGI application for all of it, refusals as well.
+class RecordDesk(Desk):
+    """Where batches are handed in.
 
     Args:
         access: Who may come.
@@ -77,17 +73,8 @@ class RecordDesk:
         self._patience = patience
         self._gathering = Gathering(access.thread, self._receive)
 
-    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        try:
-            receipt = await self._take(scope, receive)
-        except Exception as error:
-            await problems.send_problem(send, problems.of_any(error, scope["state"]))
-            return
-        # 202 where records may be lost that nobody will send again.
-        await problems.send_json(send, 200 if receipt.note is None else 202, receipt)
-
-    async def _take(self, scope: Any, receive: Receive) -> Receipt:
+    async def take(self, scope: Any, receive: Receive) -> tuple[int, Receipt]:
+        """Take a batch; 202 where records may be lost that nobody will send again."""
         await self._access.admit(scope, ("ingest",))
         its = numbers(field(scope, b"foldaway-producer"), field(scope, b"foldaway-sequence"))
         token, name = sender(scope, federated=False), scope["path_params"]["name"]
@@ -101,7 +88,7 @@ class RecordDesk:
                 receipt = await self._fold(name, body, sent)
         if name not in self._service.records.uncounted:
             self._thread.metrics.records.add(receipt.folded)
-        return receipt
+        return 200 if receipt.note is None else 202, receipt
 
     async def _fold(self, name: str, body: bytearray, sent: Sent) -> Receipt:
         """Whatever becomes of the request, the thread finishes the batch and wipes its body."""
@@ -115,19 +102,6 @@ class RecordDesk:
     def _receive(self, key: tuple[str], lot: Sequence[tuple[bytearray, Sent]]) -> Sequence[Receipt | FoldawayError]:
         return self._service.records.receive(*key, lot)
 
-    def before(self, app: ASGIApp) -> ASGIApp:
-        """The application, which is not asked about what is for this desk: to find that out takes it longer."""
-
-        async def run(scope: Any, receive: Receive, send: Send) -> None:
-            address = _ADDRESS.fullmatch(scope["path"]) if scope["type"] == ScopeType.HTTP else None
-            if address is None or scope["method"] != "POST":
-                await app(scope, receive, send)
-                return
-            scope["path_params"], scope["path_template"] = {"name": address[1]}, _TEMPLATE
-            await self(scope, receive, send)
-
-        return run
-
 
 def record_routes(access: Access, desk: RecordDesk) -> list[Any]:
     """The handlers."""
@@ -137,8 +111,8 @@ def record_routes(access: Access, desk: RecordDesk) -> list[Any]:
     )
 
     @post("/v1/trials/{name:str}/records", status_code=200, **settings)
-    async def records(name: Name) -> ASGIApp:
-        return desk
+    async def records(name: Name) -> Response[Receipt]:
+        return AtDesk(desk)
 
     @get(
         "/v1/trials/{name:str}/producers/{producer:str}",

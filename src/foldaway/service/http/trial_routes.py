@@ -168,7 +168,7 @@ async def _read_end_request(request: Asked, patience: float) -> EndRequest | Non
     body = await read_body(request.scope, request.receive, _ENDING_BYTES, patience)
     if not body:
         return None
-    require_kind(request, "application/json")
+    require_kind(request.scope, "application/json")
     say = 'say {"deadline": seconds, "share": above 0 and at most 1, "without_effects": true, "exact": true}, or some.'
     with instead_of(ValueError, IngestError(400, say)):
         return msgspec.json.decode(body, type=EndRequest)

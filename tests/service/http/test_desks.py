@@ -1,7 +1,8 @@
-"""Past the framework or through it, batches come to one desk: whoever comes by either is answered the same."""
+"""Past the framework or through it, bodies come to one desk: whoever comes by either is answered the same."""
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import socket
@@ -57,14 +58,26 @@ REQUESTS: dict[str, tuple[dict[str, str], bytes]] = {
     "another scheme": ({"Authorization": "Basic QWxhZGRpbg=="}, GOOD),
 }
 
+NUMBER = base64.b64encode(bytes(16)).decode()
+JOINS = json.dumps({"number": NUMBER, "arm": "a"}).encode()
+MESSAGES: dict[str, tuple[dict[str, str], bytes]] = {
+    "good": ({}, JOINS),
+    "another kind": ({"Content-Type": "text/csv"}, JOINS),
+    "no kind": ({"Content-Type": ""}, JOINS),
+    "no JSON": ({}, b"[{]"),
+    "another arm": ({}, JOINS.replace(b'"a"', b'"b"')),
+    "too large": ({}, JOINS.ljust(2**20)),
+    "no token": ({"Authorization": "Bearer fa_nobody"}, JOINS),
+}
+
 # The second address is the same to the framework, which then is asked.
 WAYS = ("", "/")
 
 
-def said(server: Served, way: str, fields: dict[str, str], body: bytes) -> bytes:
+def said(server: Served, address: str, fields: dict[str, str], body: bytes) -> bytes:
     """The answer but for its date."""
     lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items() if value)
-    head = f"POST /v1/trials/{TRIAL}/records{way} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{lines}"
+    head = f"POST {address} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{lines}"
     head += f"Content-Length: {len(body)}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", server.port), 30) as line:
         line.sendall(head.encode() + body)
@@ -72,11 +85,11 @@ def said(server: Served, way: str, fields: dict[str, str], body: bytes) -> bytes
     return re.sub(rb"date: [^\r]*\r\n", b"", answer)
 
 
-def logged(server: Served) -> list[tuple[Any, ...]]:
-    """What was logged of requests for records, but for their times, once all of it is there."""
+def logged(server: Served, kind: str = "records") -> list[tuple[Any, ...]]:
+    """What was logged of requests with such bodies, but for their times, once all of it is there."""
     server.ask("GET", "/health")
     eventually(lambda: server.events("request")[-1]["route"] == "/health")
-    asked = [event for event in server.events("request") if event["route"].endswith("/records")]
+    asked = [event for event in server.events("request") if event["route"].endswith(f"/{kind}")]
     return [tuple(value for name, value in event.items() if name not in ("time", "seconds")) for event in asked]
 
 
@@ -88,8 +101,19 @@ def test_every_way_is_answered_and_logged_the_same(server: Served, token: str, n
     for count in (10, 1):
         server.ask("POST", f"/v1/trials/{TRIAL}/records", token, json=rows(count))
     before = len(logged(server))
-    answers = {said(server, way, fields, body) for way in WAYS}
+    answers = {said(server, f"/v1/trials/{TRIAL}/records{way}", fields, body) for way in WAYS}
     assert len(answers) == 1, answers
     lines = logged(server)[before:]
     assert len(lines) == len(WAYS)
     assert len(set(lines)) == 1
+
+
+def test_so_are_messages_of_devices(server: Served) -> None:
+    token = server.create("phones", federated="delta")["ingest_token"]
+    address = "/v1/trials/phones/enrolments"
+    assert said(server, address, {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}, JOINS)
+    for odd, body in MESSAGES.values():
+        fields = {"Authorization": f"Bearer {token}", "Content-Type": "application/json", **odd}
+        answers = {said(server, address + way, fields, body) for way in WAYS}
+        assert len(answers) == 1, answers
+    assert len(set(logged(server, "enrolments"))) == 5  # 200, 401, 415, and 422 for two reasons
