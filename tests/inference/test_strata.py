@@ -12,7 +12,7 @@ from statsmodels.stats.contingency_tables import StratifiedTable
 
 import foldaway as fa
 from foldaway.inference.loss import loss_of
-from foldaway.inference.strata import sample_ratio_of_strata
+from foldaway.inference.strata import sample_ratio_of_strata, sample_ratio_of_weights
 from sizes import simulated
 
 KEY = bytes(range(16))
@@ -109,6 +109,17 @@ def test_the_sample_ratio_is_that_of_the_strata() -> None:
     for settings in (SETTINGS, {**SETTINGS, "unit": "u"}, {**SETTINGS, "moments": {}}):
         with pytest.warns(fa.SampleRatioWarning):
             folded(settings, swapped).effects()
+
+
+def test_weighted_counts_are_the_same_in_whatever_order_they_were_summed() -> None:
+    plan = fa.Plan(name="d", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], unit="who", weight="w")
+    weights = np.full((2, 32), 5.0)
+    weights[:, 0] += 0.5
+    observed = [
+        sample_ratio_of_weights(plan, weights * (1 + change), np.full((2, 32), 5.0 + 0.5 / 32)).observed
+        for change in (-1e-13, 1e-13)
+    ]
+    assert observed[0] == observed[1] == {"a": 161, "b": 161}
 
 
 def test_fixed_effects_from_moments() -> None:

@@ -81,7 +81,8 @@ def sample_ratio_of_weights(plan: Plan, weights: Floats, records: Floats) -> Sam
     # In units of records: of an arm with the share π, each weighs about 1/π.
     size = shares if plan.weight is None else np.ones(arms)
     p_value = float(total_is_zero((weights - wanted) * size[:, None], everyone, shares, tests))
-    seen = {arm: int(weight) for arm, weight in zip(plan.arms, weights.sum(axis=1), strict=True)}
+    # The nudge is far beyond what the order of summation changes, so that this changes no count.
+    seen = {arm: int(weight + 0.5 + 1e-6) for arm, weight in zip(plan.arms, weights.sum(axis=1), strict=True)}
     return by_groups("weighted records", seen, dict.fromkeys(plan.arms, float(wanted.sum())), p_value)
 
 
