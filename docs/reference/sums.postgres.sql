@@ -1,11 +1,8 @@
-WITH foldaway_secret AS (
-  SELECT
-    CAST(:group_key AS TEXT) AS "fa_key"
-), foldaway_records AS (
+WITH foldaway_records AS NOT MATERIALIZED (
   SELECT
     *
   FROM visits
-), foldaway_read AS (
+), foldaway_read AS NOT MATERIALIZED (
   SELECT
     CAST("r"."variant" AS TEXT) AS "fa_t0",
     CASE
@@ -47,7 +44,7 @@ WITH foldaway_secret AS (
     CAST("r"."revenue" AS DOUBLE PRECISION) AS "fa_x1",
     CAST("r"."converted" AS DOUBLE PRECISION) AS "fa_x2"
   FROM foldaway_records AS r
-), foldaway_checked AS (
+), foldaway_checked AS NOT MATERIALIZED (
   SELECT
     CASE WHEN "fa_t0" = 'control' THEN 0 WHEN "fa_t0" = 'treatment' THEN 1 ELSE -1 END AS "fa_c0",
     CASE
@@ -115,16 +112,9 @@ WITH foldaway_secret AS (
     END AS "fa_q4",
     CASE WHEN "fa_t2" IS NULL THEN 19 WHEN "fa_u2" = 1 THEN 20 ELSE -1 END AS "fa_q5",
     "fa_t2" AS "fa_unit",
-    ENCODE(
-      SHA256(CONVERT_TO((
-        SELECT
-          "fa_key"
-        FROM foldaway_secret
-      ) || "fa_t2", 'UTF8')),
-      'hex'
-    ) AS "fa_hash"
+    ENCODE(SHA256(CONVERT_TO(CAST(:group_key AS TEXT) || "fa_t2", 'UTF8')), 'hex') AS "fa_hash"
   FROM foldaway_read
-), foldaway_judged AS (
+), foldaway_judged AS NOT MATERIALIZED (
   SELECT
     *,
     CASE
@@ -138,26 +128,19 @@ WITH foldaway_secret AS (
       ELSE 0
     END AS "fa_bad"
   FROM foldaway_checked
-), foldaway_good AS (
+  OFFSET '0'
+), foldaway_good AS NOT MATERIALIZED (
   SELECT
     "fa_c0" AS "fa_arm",
-    (
-      (
-        POSITION(SUBSTR("fa_hash", 1, 1) IN '0123456789abcdef') - 1
-      ) * 256
-    ) + (
-      (
-        POSITION(SUBSTR("fa_hash", 2, 1) IN '0123456789abcdef') - 1
-      ) * 16
-    ) + (
-      POSITION(SUBSTR("fa_hash", 3, 1) IN '0123456789abcdef') - 1
-    ) AS "fa_group",
+    CAST(CAST((
+      'x' || SUBSTR("fa_hash", 1, 3)
+    ) AS BIT(12)) AS INT) AS "fa_group",
     "fa_unit",
     "fa_v1" AS "fa_y0",
     "fa_v2" AS "fa_y1"
   FROM foldaway_judged
   WHERE
-    "fa_bad" = 0
+    "fa_bad" < 1
 ), foldaway_centers AS (
   SELECT
     "fa_arm" AS "fa_of",
@@ -166,14 +149,46 @@ WITH foldaway_secret AS (
   FROM foldaway_good
   GROUP BY
     "fa_arm"
-), foldaway_centered AS (
+), foldaway_centered AS NOT MATERIALIZED (
   SELECT
     *,
-    "fa_y0" - "fa_m0" AS "fa_d0",
-    "fa_y1" - "fa_m1" AS "fa_d1"
+    "fa_y0" - CASE
+      WHEN "fa_arm" = 0
+      THEN (
+        SELECT
+          "fa_m0"
+        FROM foldaway_centers
+        WHERE
+          "fa_of" = 0
+      )
+      WHEN "fa_arm" = 1
+      THEN (
+        SELECT
+          "fa_m0"
+        FROM foldaway_centers
+        WHERE
+          "fa_of" = 1
+      )
+    END AS "fa_d0",
+    "fa_y1" - CASE
+      WHEN "fa_arm" = 0
+      THEN (
+        SELECT
+          "fa_m1"
+        FROM foldaway_centers
+        WHERE
+          "fa_of" = 0
+      )
+      WHEN "fa_arm" = 1
+      THEN (
+        SELECT
+          "fa_m1"
+        FROM foldaway_centers
+        WHERE
+          "fa_of" = 1
+      )
+    END AS "fa_d1"
   FROM foldaway_good
-  JOIN foldaway_centers
-    ON "fa_of" = "fa_arm"
 ), foldaway_cells_0 AS (
   SELECT
     "fa_arm" AS "fa_arm_key",
@@ -192,15 +207,11 @@ WITH foldaway_secret AS (
 ), foldaway_lines AS (
   SELECT
     CAST('answer' AS TEXT) AS "part",
-    CAST('94362142afd3aa04a3c6bc1ba45f12c87c593adbb1bae39f30fe22c1d5f0758b 8152ae50be5dd662d8e5824e448416cd ' || SUBSTR(
+    CAST('94362142afd3aa04a3c6bc1ba45f12c87c593adbb1bae39f30fe22c1d5f0758b d8284445fdfddf7c20c093202c6b793c ' || SUBSTR(
       ENCODE(
         SHA256(
           CONVERT_TO(
-            (
-              SELECT
-                "fa_key"
-              FROM foldaway_secret
-            ) || '94362142afd3aa04a3c6bc1ba45f12c87c593adbb1bae39f30fe22c1d5f0758b',
+            CAST(:group_key AS TEXT) || '94362142afd3aa04a3c6bc1ba45f12c87c593adbb1bae39f30fe22c1d5f0758b',
             'UTF8'
           )
         ),
@@ -264,16 +275,23 @@ WITH foldaway_secret AS (
     COALESCE(SUM(CASE WHEN "fa_q5" = 19 THEN 1.0e0 ELSE 0.0e0 END), 0.0e0) AS "s19",
     COALESCE(SUM(CASE WHEN "fa_q5" = 20 THEN 1.0e0 ELSE 0.0e0 END), 0.0e0) AS "s20"
   FROM foldaway_judged
+  WHERE
+    "fa_q0" >= 0
+    OR "fa_q1" >= 0
+    OR "fa_q2" >= 0
+    OR "fa_q3" >= 0
+    OR "fa_q4" >= 0
+    OR "fa_q5" >= 0
   GROUP BY
     "fa_c0"
   UNION ALL
   SELECT
     'units' AS "part",
     '' AS "level",
-    "fa_arm" AS "arm",
+    0 AS "arm",
     0 AS "place",
     0 AS "grp",
-    CAST(COUNT(*) AS BIGINT) AS "n",
+    CAST(COUNT(DISTINCT "fa_unit") AS BIGINT) AS "n",
     0.0e0 AS "s0",
     0.0e0 AS "s1",
     0.0e0 AS "s2",
@@ -295,16 +313,7 @@ WITH foldaway_secret AS (
     0.0e0 AS "s18",
     0.0e0 AS "s19",
     0.0e0 AS "s20"
-  FROM (
-    SELECT
-      "fa_unit",
-      MIN("fa_arm") AS "fa_arm"
-    FROM foldaway_good
-    GROUP BY
-      "fa_unit"
-  ) AS foldaway_units
-  GROUP BY
-    "fa_arm"
+  FROM foldaway_good
   UNION ALL
   SELECT
     'centers' AS "part",

@@ -136,7 +136,7 @@ WITH foldaway_secret AS (
     "fa_v2" AS "fa_y1"
   FROM foldaway_judged
   WHERE
-    "fa_bad" = 0
+    "fa_bad" < 1
 ), foldaway_centers AS (
   SELECT
     "fa_arm" AS "fa_of",
@@ -172,7 +172,7 @@ WITH foldaway_secret AS (
   SELECT
     CAST('answer' AS VARCHAR) AS "part",
     CAST(CONCAT(
-      '94362142afd3aa04a3c6bc1ba45f12c87c593adbb1bae39f30fe22c1d5f0758b 164ee20f69ade136b49c17657060b7ea ',
+      '94362142afd3aa04a3c6bc1ba45f12c87c593adbb1bae39f30fe22c1d5f0758b 3382dffc5739c93fbd02215dcc825ae8 ',
       SUBSTR(
         SHA2(
           CONCAT(
@@ -244,16 +244,23 @@ WITH foldaway_secret AS (
     COALESCE(SUM(CASE WHEN "fa_q5" = 19 THEN 1.0e0 ELSE 0.0e0 END), 0.0e0) AS "s19",
     COALESCE(SUM(CASE WHEN "fa_q5" = 20 THEN 1.0e0 ELSE 0.0e0 END), 0.0e0) AS "s20"
   FROM foldaway_judged
+  WHERE
+    "fa_q0" >= 0
+    OR "fa_q1" >= 0
+    OR "fa_q2" >= 0
+    OR "fa_q3" >= 0
+    OR "fa_q4" >= 0
+    OR "fa_q5" >= 0
   GROUP BY
     "fa_c0"
   UNION ALL
   SELECT
     'units' AS "part",
     '' AS "level",
-    "fa_arm" AS "arm",
+    0 AS "arm",
     0 AS "place",
     0 AS "grp",
-    CAST(COUNT(*) AS BIGINT) AS "n",
+    CAST(COUNT(DISTINCT "fa_unit") AS BIGINT) AS "n",
     0.0e0 AS "s0",
     0.0e0 AS "s1",
     0.0e0 AS "s2",
@@ -275,16 +282,7 @@ WITH foldaway_secret AS (
     0.0e0 AS "s18",
     0.0e0 AS "s19",
     0.0e0 AS "s20"
-  FROM (
-    SELECT
-      "fa_unit",
-      MIN("fa_arm") AS "fa_arm"
-    FROM foldaway_good
-    GROUP BY
-      "fa_unit"
-  ) AS foldaway_units
-  GROUP BY
-    "fa_arm"
+  FROM foldaway_good
   UNION ALL
   SELECT
     'centers' AS "part",

@@ -234,7 +234,7 @@ WITH foldaway_secret AS (
     END AS `fa_b0`
   FROM foldaway_judged
   WHERE
-    `fa_bad` = 0
+    `fa_bad` < 1
 ), foldaway_centers AS (
   SELECT
     `fa_arm` AS `fa_of`,
@@ -429,16 +429,24 @@ WITH foldaway_secret AS (
     COALESCE(SUM(CASE WHEN `fa_q6` = 21 THEN 1.0e0 ELSE 0.0e0 END), 0.0e0) AS `s21`,
     COALESCE(SUM(CASE WHEN `fa_q6` = 22 THEN 1.0e0 ELSE 0.0e0 END), 0.0e0) AS `s22`
   FROM foldaway_judged
+  WHERE
+    `fa_q0` >= 0
+    OR `fa_q1` >= 0
+    OR `fa_q2` >= 0
+    OR `fa_q3` >= 0
+    OR `fa_q4` >= 0
+    OR `fa_q5` >= 0
+    OR `fa_q6` >= 0
   GROUP BY
     `fa_c0`
   UNION ALL
   SELECT
     'units' AS `part`,
     '' AS `level`,
-    `fa_arm` AS `arm`,
+    0 AS `arm`,
     0 AS `place`,
     0 AS `grp`,
-    CAST(COUNT(*) AS BIGINT) AS `n`,
+    CAST(COUNT(DISTINCT `fa_unit`) AS BIGINT) AS `n`,
     0.0e0 AS `s0`,
     0.0e0 AS `s1`,
     0.0e0 AS `s2`,
@@ -462,16 +470,7 @@ WITH foldaway_secret AS (
     0.0e0 AS `s20`,
     0.0e0 AS `s21`,
     0.0e0 AS `s22`
-  FROM (
-    SELECT
-      `fa_unit`,
-      MIN(`fa_arm`) AS `fa_arm`
-    FROM foldaway_good
-    GROUP BY
-      `fa_unit`
-  ) AS foldaway_units
-  GROUP BY
-    `fa_arm`
+  FROM foldaway_good
   UNION ALL
   SELECT
     'centers' AS `part`,

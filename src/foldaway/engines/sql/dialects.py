@@ -12,6 +12,8 @@ KEY_HERE = "foldaway_group_key"
 
 Expression: TypeAlias = exp.Expr
 
+_DIGITS = "0123456789abcdef"
+
 
 def called(name: str, *arguments: Any) -> Expression:
     """A call of a function under this very name."""
@@ -50,6 +52,21 @@ def _of_types(*types: str) -> Callable[[Expression], Expression]:
     return lambda value: exp.not_(exp.Lower(this=called("TYPEOF", value)).isin(*types, "null"))
 
 
+def _spelt(digits: Expression) -> Expression:
+    """The number that three hexadecimal digits spell, from functions that every database has."""
+    places = [
+        exp.StrPosition(this=exp.Literal.string(_DIGITS), substr=called("SUBSTR", digits, at, 1)) for at in (1, 2, 3)
+    ]
+    first, second, third = (exp.paren(place - 1) for place in places)
+    return first * 256 + second * 16 + third
+
+
+def _as_bits(digits: Expression) -> Expression:
+    """The same number in PostgreSQL, which reads the digits once."""
+    bits = exp.DPipe(this=exp.Literal.string("x"), expression=called("SUBSTR", digits, 1, 3))
+    return exp.cast(exp.cast(exp.paren(bits), "bit(12)"), "int")
+
+
 class Dialect(NamedTuple):
     """A dialect.
 
@@ -61,6 +78,9 @@ class Dialect(NamedTuple):
         no_number: Whether a value that is cast to a number is none; None if the cast itself would fail.
         no_name: The same of text and integers.
         secret: A place for the group key, in printed text.
+        spelt: The number that the first three digits of a digest spell.
+        repeats: Whether a step that several others read is computed for each of them, where its rows come from one
+            table: kept in between, they would be written to the disk, and read by one process alone.
     """
 
     name: str
@@ -70,6 +90,8 @@ class Dialect(NamedTuple):
     no_number: Callable[[Expression], Expression] | None = None
     no_name: Callable[[Expression], Expression] | None = None
     secret: str = ":group_key"
+    spelt: Callable[[Expression], Expression] = _spelt
+    repeats: bool = False
 
 
 def _unlike(asked: Callable[[Expression], Expression], pattern: str) -> Callable[[Expression], Expression]:
@@ -127,6 +149,8 @@ DIALECTS = {
             lambda text: called("ENCODE", called("SHA256", called("CONVERT_TO", text, "UTF8")), "hex"),
             _no_number,
             no_name=_of_other_types("text", "varchar", "smallint", "integer", "bigint"),
+            spelt=_as_bits,
+            repeats=True,
         ),
         Dialect(
             "sqlite",

@@ -13,11 +13,11 @@ from foldaway.connection import library_of
 from foldaway.sources.query import answer_of
 
 # Whose connections speak which dialect, and how they write the one parameter of a statement: by position, or by name.
-_NAME = ":group_key"
+_NAME, _FORMATTED = ":group_key", "%(group_key)s"
 _SPOKEN = {
     "duckdb": ("duckdb", "?"),
-    "psycopg": ("postgres", "%s"),
-    "psycopg2": ("postgres", "%s"),
+    "psycopg": ("postgres", _FORMATTED),
+    "psycopg2": ("postgres", _FORMATTED),
     "sqlite3": ("sqlite", "?"),
     "pymysql": ("mysql", "%s"),
     "MySQLdb": ("mysql", "%s"),
@@ -31,7 +31,7 @@ _SPOKEN = {
     "databricks": ("databricks", _NAME),
     "trino": ("trino", "?"),
 }
-_BY_NAME = {"duckdb": "$group_key", "chdb": "{group_key:String}"}
+_BY_NAME = {"duckdb": "$group_key"}
 
 
 def not_spoken(connection: Any, parameters: Any) -> str:
@@ -41,7 +41,7 @@ def not_spoken(connection: Any, parameters: Any) -> str:
     library = library_of(connection)
     if library not in _SPOKEN:
         return f"the dialect of {library} is not known; `plan.sql` writes the statement for a dialect that you name"
-    if parameters is not None and _SPOKEN[library][1] == "%s":
+    if parameters is not None and _SPOKEN[library][1].startswith("%"):
         return f"{library} writes parameters in a way that cannot be read as SQL; put the values into the query"
     return ""
 
@@ -65,9 +65,10 @@ def answer_to(
     if group_key is not None:
         bound = [group_key, *(parameters or ())]
         if isinstance(parameters, Mapping) or len(place) > 2:
-            place, bound = _BY_NAME.get(library, _NAME), {**(parameters or {}), "group_key": group_key}
+            place = place if len(place) > 2 else _BY_NAME.get(library, _NAME)
+            bound = {**(parameters or {}), "group_key": group_key}
     text = written(dialect, KEY_HERE)
-    text = (text.replace("%", "%%") if bound and place == "%s" else text).replace(KEY_HERE, place)
+    text = (text.replace("%", "%%") if bound and place.startswith("%") else text).replace(KEY_HERE, place)
     with _functions(connection, library):
         return answer_of(connection, text, bound)
 

@@ -9,14 +9,14 @@ and sqlglot writes it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
+from functools import cached_property, reduce
 from hashlib import sha256
 from typing import Any
 
 from sqlglot import exp, select
 
 from foldaway.engines.sql.dialects import DIALECTS, Dialect, Expression, called, cast, number
-from foldaway.engines.sql.read_rows import ReadRows, parsed
+from foldaway.engines.sql.read_rows import ReadRows, from_one_table, parsed
 from foldaway.engines.sql.tree import ZERO, case, field, literal, named, plus, present, product
 from foldaway.errors import PlanError, did_you_mean
 from foldaway.plan import Plan
@@ -40,7 +40,6 @@ from foldaway.tallies.answer import (
 from foldaway.tallies.predictor import predictor_of
 from foldaway.tallies.sums import SumsShape
 
-_DIGITS = "0123456789abcdef"
 _DIGEST_HERE = "foldaway_statement_digest"
 
 
@@ -95,8 +94,9 @@ class _Statement(ReadRows):
 
     def whole(self) -> exp.Select:
         """The statement."""
+        secret = select(named(cast(self.secret, "text"), "fa_key"))
         steps: dict[str, exp.Query] = {
-            "foldaway_secret": select(named(cast(self.secret, "text"), "fa_key")),
+            **({} if self.dialect.repeats else {"foldaway_secret": secret}),
             **self.steps(),
             "foldaway_good": self.good(),
             "foldaway_centers": self.centers(),
@@ -110,8 +110,17 @@ class _Statement(ReadRows):
         made = select(*map(field, KEYS), *values, named(total, BESIDE[0]), named(lines, BESIDE[1]))
         made = made.from_("foldaway_lines")
         for name, step in steps.items():
-            made = made.with_(name, as_=step, copy=False)
+            repeated = name in self.repeated
+            made = made.with_(name, as_=step, materialized=False if repeated else None, copy=False)
         return made
+
+    @cached_property
+    def repeated(self) -> frozenset[str]:
+        """The steps that are computed for each step that reads them."""
+        if not self.dialect.repeats:
+            return frozenset()
+        steps = {*super().steps(), "foldaway_good", "foldaway_centered"}
+        return frozenset(steps if from_one_table(self.rows) else steps - {"foldaway_records"})
 
     def checked(self) -> exp.Select:
         """And the unit, and its hash."""
@@ -124,7 +133,9 @@ class _Statement(ReadRows):
 
     def keyed(self, text: Expression) -> Expression:
         """SHA-256 of a text under the group key."""
-        key = select(field("fa_key")).from_("foldaway_secret").subquery()
+        key: Expression = select(field("fa_key")).from_("foldaway_secret").subquery()
+        if self.dialect.repeats:  # by itself, since processes side by side cannot read a step
+            key = cast(self.secret, "text")
         return self.dialect.digest(exp.Concat(expressions=[key, text.copy()]))
 
     def good(self) -> exp.Select:
@@ -135,12 +146,7 @@ class _Statement(ReadRows):
         if plan.strata is not None:
             chosen.append(named(self.code(plan.strata.column), "fa_stratum"))
         if plan.grouped:
-            digits = [
-                exp.StrPosition(this=literal(_DIGITS), substr=called("SUBSTR", field("fa_hash"), place, 1)) - 1
-                for place in (1, 2, 3)
-            ]
-            first, second, third = (exp.paren(digit) for digit in digits)
-            chosen.append(named(first * 256 + second * 16 + third, "fa_group"))
+            chosen.append(named(self.dialect.spelt(field("fa_hash")), "fa_group"))
         if not plan.one_each:
             chosen.append(field("fa_unit"))
         own = None if plan.weight is None else field(f"fa_v{self.numbers.index(plan.weight)}")
@@ -151,7 +157,7 @@ class _Statement(ReadRows):
         values = [self.value(value) for value in plan.values]
         chosen += [named(value, f"fa_y{place}") for place, value in enumerate((*values, *self.adjusted(values)))]
         chosen += [named(self.bin(bins), f"fa_b{place}") for place, bins in enumerate(plan.bins)]
-        return select(*chosen).from_("foldaway_judged").where(field("fa_bad").eq(0))
+        return select(*chosen).from_("foldaway_judged").where(field("fa_bad") < 1)
 
     def inverse(self) -> Expression | None:
         """One over the probability of a record's arm in its stratum."""
@@ -208,9 +214,19 @@ class _Statement(ReadRows):
 
     def centered(self) -> exp.Select:
         """The good records with their values about the means."""
-        away = [named(field(f"fa_y{v}") - field(f"fa_m{v}"), f"fa_d{v}") for v in range(self.shape.columns)]
+        columns = range(self.shape.columns)
+        if self.dialect.repeats:  # a join would keep processes from working side by side
+            away = [named(field(f"fa_y{v}") - self.center(v), f"fa_d{v}") for v in columns]
+            return select("*", *away).from_("foldaway_good")
+        away = [named(field(f"fa_y{v}") - field(f"fa_m{v}"), f"fa_d{v}") for v in columns]
         matched = field("fa_of").eq(field("fa_arm"))
         return select("*", *away).from_("foldaway_good").join("foldaway_centers", on=matched)
+
+    def center(self, v: int) -> Expression:
+        """The mean of a value in a record's arm."""
+        of_arm = select(field(f"fa_m{v}")).from_("foldaway_centers")
+        means = [of_arm.where(field("fa_of").eq(arm)).subquery() for arm in range(len(self.plan.arms))]
+        return case(*((field("fa_arm").eq(arm), mean) for arm, mean in enumerate(means)))
 
     def cells(self, part: AnswerPart) -> exp.Select:
         """Sums by cell of a part."""
@@ -270,15 +286,11 @@ class _Statement(ReadRows):
         made: list[exp.Query] = [select(*self.line(HEAD, level=head))]
         arm = self.code(self.plan.arm)
         bad = exp.Sum(this=field("fa_bad"))
-        made.append(
-            select(*self.line(FAULTS, arm=arm, n=bad, values=self.counts())).from_("foldaway_judged").group_by(arm)
-        )
+        faulty = select(*self.line(FAULTS, arm=arm, n=bad, values=self.counts())).from_("foldaway_judged")
+        made.append(faulty.where(self.broken()).group_by(arm))
         if not self.plan.one_each:
-            units = select(field("fa_unit"), named(exp.Min(this=field("fa_arm")), "fa_arm"))
-            units = units.from_("foldaway_good").group_by(field("fa_unit"))
-            count = exp.Count(this=exp.Star())
-            chosen = self.line(UNITS, arm=field("fa_arm"), n=count)
-            made.append(select(*chosen).from_(units.subquery("foldaway_units")).group_by(field("fa_arm")))
+            count = exp.Count(this=exp.Distinct(expressions=[field("fa_unit")]))
+            made.append(select(*self.line(UNITS, n=count)).from_("foldaway_good"))
         centers = [field(f"fa_m{v}") for v in range(self.shape.columns)]
         made.append(select(*self.line(CENTERS, arm=field("fa_of"), values=centers)).from_("foldaway_centers"))
         for place, part in enumerate(self.parts):
