@@ -19,7 +19,7 @@ from foldaway.inference.few_units import ENOUGH_UNITS, LEAST_EFFECTIVE, PER_COEF
 from foldaway.inference.jackknife import jackknife, mean
 from foldaway.inference.levels import LEAST_GROUPS
 from foldaway.numerics.block import Floats
-from studies.findings import Findings, counted, markdown_table, options_of, publish
+from studies.findings import Findings, Table, counted, markdown_table, options_of, publish
 from studies.groups_coverage import Units, by_group, cr1, half_width, sizes
 
 NAME = "few_clusters"
@@ -31,6 +31,7 @@ REPLICATES = 200
 ELSEWHERE = "CR1 elsewhere"
 KINDS = ("CR0", "CR1", *(f"jackknife, G = {G}" for G in GROUPS), "bootstrap, t", "bootstrap, percentile")
 COLUMNS = (1, 3)
+SHOWN = "20"  # clusters, of the cells that the page shows
 FOLDED = 2  # trials of every cell that go through foldaway itself
 
 
@@ -220,6 +221,7 @@ def study(trials: int, seed: int) -> tuple[dict[Any, dict[str, Told]], dict[Any,
 
 def findings(found: dict[Any, dict[str, Told]], regressed: dict[Any, Told], trials: int) -> Findings:
     """The tables and what they say."""
+    of_all = ["sizes", "clusters", "treated", ELSEWHERE, *KINDS]
     rows = [
         [kind, f"{J}", f"{t}", *(str(those[name]) for name in (ELSEWHERE, *KINDS))]
         for (kind, J, t), those in found.items()
@@ -247,7 +249,7 @@ def findings(found: dict[Any, dict[str, Told]], regressed: dict[Any, Told], tria
         simulated {trials:,} trials for each cell. Each cluster has a standard normal effect of its own, each record has
         standard normal noise, and the treatment has no effect. Intervals are at 95 %, and one Monte Carlo standard
         error of a coverage is {100 * error:.2f} points. Clusters have ten records each, or one to about 50, or a
-        heavy-tailed number (Pareto with index 1.5, at most 3,000).
+        heavy-tailed number (Pareto with index 1.5, at most 3,000). The table has the cells with {SHOWN} clusters.
 
         “CR1 elsewhere” is the CR1 of other packages: one correction for both arms together, and Student's t with
         clusters − 1 degrees of freedom. foldaway's CR1 is corrected by J/(J − 1) in each arm. foldaway's errors by
@@ -257,7 +259,7 @@ def findings(found: dict[Any, dict[str, Told]], regressed: dict[Any, Told], tria
 
         Some trials show no interval. Coverage counts only those that show one, and their share is in brackets.
         “Withheld” means that no trial shows one.""",
-        ["sizes", "clusters", "treated", ELSEWHERE, *KINDS],
+        of_all,
         rows,
         f"""Where at least one trial in twenty shows an interval, the lowest coverage of each kind is: {worst}. CR1 as
         computed elsewhere covers in {100 * two:.1f} % of trials with 2 of 20 equal clusters treated, and in
@@ -274,6 +276,7 @@ def findings(found: dict[Any, dict[str, Told]], regressed: dict[Any, Told], tria
         Where it is shown, it covers in at least {100 * least:.1f} % of trials. In the table below, covariates differ
         only between clusters, which is the hardest case.""",
         left=3,
+        summary=Table(of_all, [row for row in rows if row[1] == SHOWN], 3),
         details="\n\n".join(["## Regressions", markdown_table(["sizes", "clusters", "treated", *header], lines, 3)]),
     )
 

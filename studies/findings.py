@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import platform
 import sys
 import textwrap
@@ -11,13 +13,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from foldaway.table import text_table
 
 PAGES = Path(__file__).parents[1] / "docs" / "validation"
 
 T = TypeVar("T")
+
+
+class Table(NamedTuple):
+    """Columns, cells as text, and how many of the columns are text."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    left: int
 
 
 @dataclass(frozen=True)
@@ -32,6 +42,7 @@ class Findings:
         answer: What the table says, paragraphs of Markdown.
         left: How many of the columns are text.
         details: Markdown that follows the answer as it is: further tables.
+        summary: What the page shows where the table is too long for it; all of it is then a CSV file beside the page.
         figure: What the picture shows, for those who do not see it; none if empty.
         files: What is kept beside the page, by the end of its name: the picture is "svg".
         packages: Those whose versions the numbers may depend on.
@@ -44,6 +55,7 @@ class Findings:
     answer: str
     left: int = 1
     details: str = ""
+    summary: Table | None = None
     figure: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
     packages: Sequence[str] = ()
@@ -57,12 +69,24 @@ class Findings:
         parts = [f"# {self.title}", filled(self.question)]
         if self.figure:
             parts.append(f"![{self.figure}]({name}.svg)")
-        parts += [markdown_table(self.header, self.rows, self.left), filled(self.answer), self.details]
+        parts.append(markdown_table(*(self.summary or Table(self.header, self.rows, self.left))))
+        if self.summary:
+            parts.append(f"Every cell: [{name}.csv]({name}.csv).")
+        parts += [filled(self.answer), self.details]
         made = f"Made by `{command}`; the seed makes it the same in every run."
         if self.packages:
             versions = ", ".join(f"{package} {version(package)}" for package in self.packages)
             made += f" Python {platform.python_version()}, {versions}."
         return "\n\n".join(part for part in [*parts, made] if part) + "\n"
+
+
+def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table as CSV."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return buffer.getvalue()
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> str:
@@ -93,7 +117,8 @@ def publish(findings: Findings, name: str, options: argparse.Namespace) -> None:
         sizes = {option: value for option, value in vars(options).items() if option != "write"}
         words = " ".join(f"--{option} {value}" for option, value in sizes.items())
         page = findings.page(name, f"python -m studies {name} {words}")
-        for ending, text in {"md": page, **findings.files}.items():
+        long = {"csv": csv_text(findings.header, findings.rows)} if findings.summary else {}
+        for ending, text in {"md": page, **long, **findings.files}.items():
             (PAGES / f"{name}.{ending}").write_text(text, encoding="utf-8")
 
 

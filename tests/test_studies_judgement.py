@@ -126,6 +126,13 @@ def test_the_page_says_which_laws_do_not_hold() -> None:
     assert cells[0]["figure"].startswith("100.0 %")
     assert "withheld" in cells[0]["besides"]
     assert "1 do not hold" in found.answer
+    assert found.summary is not None
+    worst = [dict(zip(found.summary.header, row, strict=True)) for row in found.summary.rows]
+    assert [(each["what"], each["cell nearest to the limit"], each["cells"], each["hold"]) for each in worst] == [
+        ("wrong", "bad", "3", "1"),
+        ("ever wrong", "", "2", "0"),
+    ]
+    assert "[judgement.csv](judgement.csv)" in found.page("judgement", "")
 
 
 def test_every_design_has_laws_and_a_name_of_its_own() -> None:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
-from studies.coverage.designs import DESIGNS, EFFECT, REPLICATES, Design
+from studies.coverage.designs import DESIGNS, EFFECT, REPLICATES
 from studies.coverage.expectations import (
     ANYTIME,
     ERRORS,
     NOMINAL,
     Cell,
-    Expectation,
     Verdict,
     chance,
     expectation,
@@ -21,7 +19,7 @@ from studies.coverage.expectations import (
 from studies.coverage.picture import KINDS, picture
 from studies.coverage.runs import Grid, broken
 from studies.coverage.tally import Hits
-from studies.findings import Findings, markdown_table
+from studies.findings import Findings, Table, csv_text, markdown_table
 
 MARKS: dict[Verdict, str] = {"covers": "", "at least": "≥", "may fall short": "≲", "falls short": "↓"}
 _DESIGN = {design.name: design for design in DESIGNS}
@@ -40,9 +38,9 @@ def findings(grid: Grid, again: Mapping[Cell, Hits], trials: int, seed: int) -> 
     return Findings(
         "Coverage of the intervals",
         f"""We simulated {trials:,} trials of each design with a known effect, folded them with `fa.Trial`, and checked
-        whether each 95 % interval contains the effect. In brackets is the coverage of the same estimator, error and
-        interval computed by statsmodels from all rows of the same trials. There is none for the bootstrap or for
-        several looks.
+        whether each 95 % interval contains the effect. The table has the estimator that covers least; the others are in
+        the file. In brackets is the coverage of the same interval computed by statsmodels from all rows of the same
+        trials. There is none for the bootstrap or for several looks.
 
         The outcome is y = 1 + {EFFECT} d + x + e with treatment d, a standard normal covariate x, and noise e. In
         designs with clusters it is y = 1 + {EFFECT} d + u + x/2 + e, where the records of a unit share a standard
@@ -57,17 +55,15 @@ def findings(grid: Grid, again: Mapping[Cell, Hits], trials: int, seed: int) -> 
         95 %. ≥: it should be at 95 % or more, or at least at a floor given below. ≲: it may fall short of 95 %, down to
         a floor given below. ↓: it should fall short, since the method is wrong for this design. ✗: it is not as theory
         says. Among about {len(grid)} cells, one is outside by chance now and then. So a design with such a cell is
-        simulated once more from another seed, and the cell counts as broken if it is outside again.
-
-        “Apart” is the largest difference between foldaway and statsmodels in any trial and any kind of error: of
-        standard errors relative to the error, or of estimates in standard errors.""",
+        simulated once more from another seed, and the cell counts as broken if it is outside again.""",
         ["design", "estimator", *KINDS, "apart"],
         list(_rows(grid, again, trials)),
         _answer(grid, again, trials, apart),
         left=2,
         details=_details(grid, trials),
+        summary=Table(["design", *KINDS], list(_least(grid, again, trials)), 1),
         figure="For each design, estimator and kind of error the share of intervals that hold the effect; "
-        "the numbers are in the table",
+        "the numbers are in the file",
         files={"svg": picture(grid, trials), "csv": _csv(grid, again, trials)},
         packages=("foldaway", "numpy", "scipy", "statsmodels", "matplotlib"),
     )
@@ -78,15 +74,35 @@ def _rows(grid: Grid, again: Mapping[Cell, Hits], trials: int) -> Iterator[list[
     order = list(_DESIGN)
     for design, arm, estimator, form in sorted(lines, key=lambda line: (order.index(line[0]), line[3], line[1])):
         cells = [Cell(design, arm, estimator, kind, form) for kind in KINDS]
-        label = design + (f", {arm}" if len(_DESIGN[design].shares) > 2 else "")
-        label += {"": ", for one look", ANYTIME: ", any time"}[form] if _DESIGN[design].looks else ""
         compared = [grid[cell].apart for cell in cells if cell in grid and grid[cell].apart]
         yield [
-            label,
+            _label(cells[0]),
             estimator,
             *(_cell(cell, grid[cell], again, trials) if cell in grid else "" for cell in cells),
             f"{max(compared):.0e}" if compared else "",
         ]
+
+
+def _least(grid: Grid, again: Mapping[Cell, Hits], trials: int) -> Iterator[list[str]]:
+    """By design and kind of interval, the estimator that covers least; one that is not as theory says comes first."""
+    wrong = broken(again, trials)
+    kinds: dict[str, dict[str, list[Cell]]] = {}
+    for cell in grid:
+        kinds.setdefault(_label(cell), {}).setdefault(cell.kind, []).append(cell)
+    for label, cells in kinds.items():
+        least = {
+            kind: min(each, key=lambda one: (one not in wrong, grid[one].coverage)) for kind, each in cells.items()
+        }
+        yield [
+            label,
+            *(_cell(least[kind], grid[least[kind]], again, trials) if kind in least else "" for kind in KINDS),
+        ]
+
+
+def _label(cell: Cell) -> str:
+    design = _DESIGN[cell.design]
+    arm = f", {cell.arm}" if len(design.shares) > 2 else ""
+    return design.name + arm + ({"": ", for one look", ANYTIME: ", any time"}[cell.form] if design.looks else "")
 
 
 def _cell(cell: Cell, hits: Hits, again: Mapping[Cell, Hits], trials: int) -> str:
@@ -114,7 +130,10 @@ def _answer(grid: Grid, again: Mapping[Cell, Hits], trials: int, apart: float) -
         verdicts.append("Every cell is as theory says.")
     if once:
         verdicts.append(f"Outside at first and inside when simulated once more: {_listed(once, grid, again)}.")
-    verdicts.append(f"foldaway and statsmodels are nowhere further apart than {apart:.0e}.")
+    verdicts.append(
+        f"foldaway and statsmodels are nowhere further apart than {apart:.0e}: of standard errors relative to the "
+        "error, or of estimates in standard errors."
+    )
     return "\n\n".join(verdicts)
 
 
@@ -137,13 +156,16 @@ def _listed(cells: Sequence[Cell], grid: Grid, again: Mapping[Cell, Hits]) -> st
 def _details(grid: Grid, trials: int) -> str:
     """The designs, and the reason for every expectation."""
     designs = markdown_table(["design", "records"], [[design.name, design.says] for design in DESIGNS], 2)
-    reasons = [
-        [design.name, "; ".join(cells), said.verdict, _floor(said), said.reason]
-        for design in DESIGNS
-        for said, cells in _expected(design, grid).items()
-        if said.verdict != "covers" or design.name == "small"
+    reasons: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for cell in grid:
+        said = expectation(_DESIGN[cell.design], cell)
+        if said.verdict != "covers" or cell.design == "small":
+            reasons.setdefault((said.verdict, said.reason), {}).setdefault(cell.design, []).append(said.floor)
+    rows = [
+        [verdict, "; ".join(designs), _floors(verdict, [*chain(*designs.values())]), reason]
+        for (verdict, reason), designs in reasons.items()
     ]
-    theory = markdown_table(["design", "cells", "theory says", "floor", "because"], reasons, 5)
+    theory = markdown_table(["theory says", "in designs", "floor", "because"], rows, 4)
     return "\n\n".join(
         [
             "## The designs",
@@ -151,50 +173,27 @@ def _details(grid: Grid, trials: int) -> str:
             "## What theory says",
             _EVERYTHING_ELSE,
             theory,
-            "Every cell: [coverage.csv](coverage.csv).",
         ]
     )
 
 
-def _floor(said: Expectation) -> str:
-    return f"{100 * said.floor:.1f} %" if said.verdict in ("at least", "may fall short") else ""
+def _floors(verdict: str, floors: Sequence[float]) -> str:
+    if verdict not in ("at least", "may fall short"):
+        return ""
+    return " to ".join(dict.fromkeys(f"{100 * floor:.1f} %" for floor in (min(floors), max(floors))))
 
 
-_EVERYTHING_ELSE = "Cells that are not listed should cover, because everything that their interval assumes is true."
-
-
-def _expected(design: Design, grid: Grid) -> dict[Expectation, list[str]]:
-    """The cells of a design by what is expected of them, in few words."""
-    groups: dict[Expectation, dict[str, list[str]]] = {}
-    for cell in grid:
-        if cell.design == design.name:
-            form = f" ({cell.form})" if cell.form else ""
-            by_estimator = groups.setdefault(expectation(design, cell), {})
-            kinds = by_estimator.setdefault(cell.estimator + form, [])
-            if cell.kind not in kinds:
-                kinds.append(cell.kind)
-    if len(groups) == 1:
-        return {said: ["all"] for said in groups}
-    words: dict[Expectation, list[str]] = {}
-    for said, by_estimator in groups.items():
-        by_kinds: dict[tuple[str, ...], list[str]] = {}
-        for estimator, kinds in by_estimator.items():
-            by_kinds.setdefault(tuple(kinds), []).append(estimator)
-        words[said] = [f"{', '.join(names)} with {' / '.join(kinds)}" for kinds, names in by_kinds.items()]
-    return words
+_EVERYTHING_ELSE = "All other cells should cover, because everything that their interval assumes is true."
 
 
 def _csv(grid: Grid, again: Mapping[Cell, Hits], trials: int) -> str:
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(
-        [*Cell._fields, "trials", "coverage", "statsmodels", "ratio", "apart", "theory", "floor", "as_theory_says"]
-    )
+    header = [*Cell._fields, "trials", "coverage", "statsmodels", "ratio", "apart", "theory", "floor", "as_theory_says"]
+    rows: list[Sequence[object]] = []
     for cell, hits in grid.items():
         said = expectation(_DESIGN[cell.design], cell)
         kept = "" if math.isnan(hits.kept_coverage) else f"{hits.kept_coverage:.4f}"
         apart = f"{hits.apart:.0e}" if hits.apart else ""
         fine = cell not in broken(again, trials)
         numbers = [hits.trials, f"{hits.coverage:.4f}", kept, f"{hits.ratio:.3f}", apart]
-        writer.writerow([*cell, *numbers, said.verdict, f"{said.floor:.4f}", str(fine).lower()])
-    return buffer.getvalue()
+        rows.append([*cell, *numbers, said.verdict, f"{said.floor:.4f}", str(fine).lower()])
+    return csv_text(header, rows)

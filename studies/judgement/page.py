@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from studies.findings import Findings, filled
+from studies.findings import Findings, Table, filled
 from studies.judgement.design import COVERS, GRID, WRONG, Design, Law
 from studies.judgement.runs import Grid
 from studies.judgement.tally import Sum, Tally
@@ -45,6 +45,7 @@ TOPICS = {
 """What the designs of a topic are, and what their figures mean."""
 
 HEADER = ["topic", "cell", "what", "limit", "figure", "holds", "trials", "besides"]
+SUMMARY = ["topic", "what", "cell nearest to the limit", "limit", "figure", "cells", "hold"]
 ERRORS = 1.96
 
 
@@ -55,26 +56,24 @@ def findings(grid: Grid, trials: int) -> Findings:
     said = Counter(row[HEADER.index("holds")] for row in rows)
     return Findings(
         "Verdicts and the rows that lead",
-        f"""A reader looks at verdicts, and at the row that a verdict comes from. So this study simulates trials, folds
-        them with `fa.Trial`, and reads them by `effects.verdicts()` and by the rows that lead. It asks whether verdicts
-        are wrong no more often than they say, in designs chosen because they are hard: small arms with few events,
-        skewed amounts, units with many records, quantiles of counts, totals where the treatment changes activity,
-        strata, many small segments, unequal arms with covariates, and many looks at the sample ratio.
+        f"""Are verdicts wrong no more often than they say? This study simulates trials of hard designs, folds them with
+        `fa.Trial`, and reads them by `effects.verdicts()` and by the rows that lead.
 
-        “Wrong” is the share of trials without any effect in which the verdict for one look finds one, at 95 %
+        “Wrong” is the part of trials without any effect in which the verdict for one look finds one, at 95 %
         confidence. The limit of {100 * WRONG.limit:.1f} % is 5 % and three Monte Carlo standard errors of 2,000 trials.
-        “Ever wrong” is the share of trials without an effect in which the any-time verdict finds one at any of 50
-        looks. “Covers” counts trials that show an interval; its limit of {100 * COVERS.limit:.1f} % is 95 % less three
-        standard errors. Trials that withhold a verdict are not wrong, and their share stands beside.
+        “Covers” counts trials that show an interval; its limit of {100 * COVERS.limit:.1f} % is 95 % less three
+        standard errors. Trials that withhold a verdict are not wrong.
 
-        Figures are means over {trials:,} trials, or over fewer where the table says so, each with {ERRORS} Monte Carlo
+        Figures are means over {trials:,} trials, or over fewer where the file says so, each with {ERRORS} Monte Carlo
         standard errors. A law “holds” if the figure is within the limit, and does not if the figure is beyond it by
-        more than these; between the two it is unclear.""",
+        more than these; between the two it is unclear. The table has, for each kind of law, the cell that is nearest to
+        its limit or farthest beyond.""",
         HEADER,
         rows,
         _answer(ones, said),
         left=3,
         details=_topics(grid),
+        summary=Table(SUMMARY, list(_worst(grid)), 3),
     )
 
 
@@ -106,6 +105,21 @@ def _rows(design: Design, cell: str, tally: Tally) -> Iterator[list[str]]:
             f"{tally.trials:,}",
             "" if place else besides,
         ]
+
+
+def _worst(grid: Grid) -> Iterator[list[str]]:
+    """Of each topic and law how many cells there are, in how many it holds, and where it holds by the least."""
+    found: dict[tuple[str, Law], list[tuple[str, Sum]]] = defaultdict(list)
+    for (design, cell), tally in grid.items():
+        for law in design.laws:
+            of = tally.sums.get(law.figure, Sum())
+            found[design.topic, law].append((f"{design.name}, {cell}" if cell else design.name, of))
+    for (topic, law), cells in found.items():
+        hold = sum(law.holds(of.mean, of.error) == "yes" for _, of in cells)
+        there = [(name, of) for name, of in cells if of.n]
+        name, of = (min if law.least else max)(there, key=lambda one: one[1].mean, default=("", Sum()))
+        figure = f"{_number(of.mean, share=law.share)} ± {_number(ERRORS * of.error, share=law.share)}"
+        yield [topic, law.figure, name, _limit(law), figure if there else "none", f"{len(cells)}", f"{hold}"]
 
 
 def _is_share(of: Sum) -> bool:

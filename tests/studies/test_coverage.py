@@ -196,9 +196,11 @@ def test_an_interval_that_is_too_narrow_is_found(monkeypatch: pytest.MonkeyPatch
     grid = runs.simulated([OF["small"]], 80, seed=5, processes=1)
     assert {cell.kind for cell in runs.broken(grid, 80)} == {"HC1"}
     assert len(runs.broken(grid, 80)) == 4
-    text = page.findings(grid, {cell: grid[cell] for cell in runs.broken(grid, 80)}, 80, 5).page("coverage", "")
-    assert "Not as theory says, in both simulations: small, treatment, difference, HC1 (" in text
-    assert sum("✗" in line for line in text.splitlines() if line.startswith("| small")) == 4
+    found = page.findings(grid, {cell: grid[cell] for cell in runs.broken(grid, 80)}, 80, 5)
+    assert "Not as theory says, in both simulations: small, treatment, difference, HC1 (" in found.answer
+    assert sum("✗" in " ".join(row) for row in found.rows) == 4
+    assert found.summary is not None
+    assert ["✗" in cell for cell in found.summary.rows[0]].index(True) == found.summary.header.index("HC1")
 
 
 def test_an_error_that_is_wrong_by_a_thousandth_shows_beside_statsmodels(monkeypatch: pytest.MonkeyPatch) -> None:
