@@ -19,9 +19,12 @@ import tomli_w
 import foldaway as fa
 from foldaway.plan import (
     Bootstrap,
+    Characteristic,
     Coefficients,
     Covariate,
+    Estimand,
     Federated,
+    Flow,
     Information,
     Looks,
     Moments,
@@ -44,6 +47,7 @@ PARTS: tuple[type[Part], ...] = (
     Bounded,
     Covariate,
     Segment,
+    Characteristic,
     Coefficients,
     Strata,
     Privacy,
@@ -53,6 +57,8 @@ PARTS: tuple[type[Part], ...] = (
     Moments,
     Bootstrap,
     Release,
+    Estimand,
+    Flow,
 )
 
 # What a required setting is written out as; of one with few words for it, the first.

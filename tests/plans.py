@@ -23,6 +23,7 @@ FULL: dict[str, Any] = {
         "age",
         {"column": "country", "levels": ["de", "fr", "us"]},
     ],
+    "baseline": ["height", {"column": "sex", "levels": ["f", "m"]}],
     "unit": "user_id",
     "weight": "w",
     "confidence": 0.9,

@@ -21,6 +21,8 @@ PLAN = fa.Plan(
     outcomes=["days|left", fa.Share(column="cost", above=10)],
     covariates=["age", {"column": "sex", "levels": ["f", "m"]}],
     segments=["sex"],
+    baseline=["sex", "weight"],
+    estimand={"population": "adults on the wards"},
     unit="patient",
     weight="w",
 )
@@ -139,6 +141,7 @@ def test_every_field_and_every_kind_of_kept_number_is_in_it(name: str) -> None:
     assert [law[-2] for law in laws if "30(1)" in law] == list("abcdefg")
     assert [law[-2] for law in laws if "35(7)" in law] == list("abcd")
     assert "ICH E6" in papers.to_markdown()
+    assert ("adults on the wards" in papers.to_markdown()) == (plan.estimand is not None)
     assert json.loads(papers.to_json())["fingerprint"] == plan.fingerprint
     columns = {len(line.split("|")) for line in papers.to_markdown().splitlines() if line.startswith("| ")}
     assert columns <= {4, 5}  # no name breaks a table

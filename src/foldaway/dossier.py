@@ -89,7 +89,11 @@ def _record(plan: Plan, controller: str, purpose: str, recipients: Sequence[str]
     outcomes = ", ".join(f"“{outcome.name}”" for outcome in plan.outcomes)
     question = f"A randomised trial with the arms {arms}. It estimates the differences between them in {outcomes}."
     yield DossierSection("Controller and data protection officer", "Art. 30(1)(a)", [controller or OPEN])
-    yield DossierSection("Purpose", "Art. 30(1)(b)", [purpose or OPEN, question])
+    estimand = None
+    if plan.estimand is not None and plan.estimand.attributes:
+        rows = [[name, text] for name, text in plan.estimand.attributes.items()]
+        estimand = DossierTable(["estimand (ICH E9(R1))", "of this trial"], [*rows, ["Variable", outcomes]])
+    yield DossierSection("Purpose", "Art. 30(1)(b)", [purpose or OPEN, question], estimand)
     who = f"the units in the column “{plan.unit}”" if plan.unit else "whoever a record is about; the plan names no unit"
     yield DossierSection(
         "Data subjects and personal data",
@@ -137,6 +141,12 @@ def _sent(plan: Plan) -> Iterator[str]:
             yield "The sums are by stratum as well."
         if plan.lacking:
             yield "It sends how many records have each outcome, by arm and group."
+        if plan.baseline:
+            yield (
+                "It sends, by arm, how many records have each characteristic in `baseline` or each of its levels, the "
+                "mean, the sum of squares about it and that of sizes; none that fewer than "
+                f"{plan.privacy.smallest_cell:,} units of an arm have."
+            )
         if plan.sites_only:
             yield "Devices cannot take part."
     if plan.unit is None or not plan.sites_only:
@@ -202,6 +212,10 @@ def _fields(plan: Plan) -> Iterator[list[str]]:
     roles |= dict.fromkeys(plan.measured, ("outcome", "added to sums; the value is not kept"))
     roles |= dict.fromkeys(plan.covariates, ("covariate", covariate))
     roles |= dict.fromkeys(plan.segments, ("segment", "says which sums a record is added to"))
+    shown = "added to counts and sums by arm, for the table of baseline characteristics; the value is not kept"
+    for name in plan.baseline:
+        role, what = roles.get(name, ("", ""))
+        roles[name] = (f"{role}, baseline", f"{what}; {shown}") if role else ("baseline", shown)
     if plan.strata is not None:
         roles[plan.strata.column] = ("stratum", "says which sums a record is added to")
     for column, role in ((plan.unit, "identifier of the unit"), (plan.cluster, "identifier of the cluster")):

@@ -60,7 +60,7 @@ def test_unknown_and_missing_settings_are_told_together() -> None:
 MISPLACED = {
     "cohort = 50": "`cohort` belongs in [privacy].",
     "device_records = 50": "`device_records` belongs in [federated].",
-    "[levels]": "`levels` belongs to the column that it is of, in `covariates`, `segments` or `strata`: "
+    "[levels]": "`levels` belongs to the column that it is of, in `baseline`, `covariates`, `segments` or `strata`: "
     '{column = "…", levels = …}.',
     'better = "lower"': "`better` belongs in [[outcomes]].",
     "replicates = 3": "`replicates` belongs in [moments.bootstrap].",

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import foldaway as fa
-from foldaway.plan import Bootstrap
+from foldaway.plan import Bootstrap, Estimand, Flow
 from fuzzing import fuzz
 from plans import CALIBRATED, CUT, FEDERATED, FULL, LOOKED, PARTS, RELEASED, SMALL, plans
 
@@ -128,6 +128,7 @@ OTHER: dict[str, Any] = {
         {"column": "country", "levels": ["de", "us", "fr"]},
         {"column": "plan", "levels": ["free", "paid"]},
     ],
+    "baseline": ["height", "country"],
     "unit": "ward",
     "weight": "v",
     "confidence": 0.900000001,
@@ -166,10 +167,25 @@ OTHER_IN_PARTS: dict[str, Any] = {
         "futility": "pocock",
         "power": 0.9,
     },
+    "estimand": {
+        "population": "adults",
+        "treatment": "drug",
+        "intercurrent_events": "treatment policy",
+        "summary": "s",
+    },
+    "flow": {"assessed": 901, "excluded": {"declined": 3}},
     "strata": {"column": "place", "probabilities": {"x": {"a": 0.5, "b": 0.5}}, "levels": ["x", "y"]},
     "coefficients": {"center": {"x": 0.6}, "slopes": {"y": {"x": 2.6}, "z": {"x": 0.5}}},
 }
-BASES = {"moments": FULL, "coefficients": CALIBRATED, "release": RELEASED, "strata": CUT, "looks": LOOKED}
+BASES = {
+    "estimand": SMALL,
+    "flow": SMALL,
+    "moments": FULL,
+    "coefficients": CALIBRATED,
+    "release": RELEASED,
+    "strata": CUT,
+    "looks": LOOKED,
+}
 IN_PARTS = [(part, setting) for part, settings in OTHER_IN_PARTS.items() for setting in settings]
 
 
@@ -182,6 +198,8 @@ def test_every_setting_is_tried_below() -> None:
         "strata": fa.Strata,
         "privacy": fa.Privacy,
         "looks": fa.Looks,
+        "estimand": Estimand,
+        "flow": Flow,
         "federated": fa.Federated,
         "release": fa.Release,
     }

@@ -140,7 +140,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "none in a cell": ({"smallest_cell": 0}, "`privacy.smallest_cell` must be a whole number from 1 to"),
     "too many in a cell": ({"smallest_cell": 10**10}, "`privacy.smallest_cell` must be a whole number from 1 to"),
     "federated bootstrap": (
-        {"federated": "one-message", "errors": [], "records_per_unit": "together"},
+        {"baseline": [], "federated": "one-message", "errors": [], "records_per_unit": "together"},
         "`moments.bootstrap` cannot be combined with `federated`",
     ),
 }
@@ -260,6 +260,13 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "outcomes": NOT_NAMES,
     "covariates": NOT_LISTS,
     "segments": NOT_LISTS,
+    "baseline": NOT_LISTS,
+    "estimand.population": NOT_TEXT[1:],
+    "estimand.treatment": NOT_TEXT[1:],
+    "estimand.intercurrent_events": NOT_TEXT[1:],
+    "estimand.summary": NOT_TEXT[1:],
+    "flow.assessed": [*NOT_WHOLE[1:]],
+    "flow.excluded": [None, 1, "x", ["x"], {"x": "1"}],
     "received": NOT_TEXT[1:],
     "strata.column": NOT_TEXT,
     "strata.levels": [1, "ab", [1, 2], {"a": "b"}, {"a", "b"}],

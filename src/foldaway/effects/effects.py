@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import msgspec
 
+from foldaway.effects.baseline import BASELINE_LEGEND, BaselineRow
 from foldaway.effects.curves import Curves, sentences
 from foldaway.effects.decision import Decision, decisions_of
 from foldaway.effects.effect import Effect
 from foldaway.effects.findings import Findings
+from foldaway.effects.flow import FlowDiagram
 from foldaway.effects.headline import Comparison, comparisons, tested
 from foldaway.effects.looks_taken import Look
 from foldaway.effects.numbers import (
@@ -63,6 +65,8 @@ _KINDS = {
     "joint": dict[str, JointTest],
     "looks": list[Look],
     "curves": list[Curves],
+    "baseline": list[BaselineRow],
+    "flow": FlowDiagram | None,
 }
 
 
@@ -120,7 +124,7 @@ class Effects(Findings):
             tables = [_as_text(table) for table in _tables(self)]
             tables += [fill(_legend(self), WIDTH)] if tables else []
             tables += [fill(sentence, WIDTH) for sentence in _joint_sentences(self)]
-            tables += [_as_text(table) for table in _by_segment(self)]
+            tables += [_as_text(table) for table in (*_by_segment(self), *_baseline(self))]
         head = fill(_headline(self), WIDTH)
         decided = ["\n".join(fill(each.sentence, WIDTH) for each in self.decisions())] if self.rows else []
         return "\n\n".join([*decided, head, *alarm, *card, *(["\n".join(notes)] if notes else []), *tables])
@@ -136,7 +140,7 @@ class Effects(Findings):
             tables = list(_tables(self))
             parts += [_as_html(table) for table in tables]
             parts.append(_paragraphs([*([_legend(self)] if tables else []), *_joint_sentences(self)]))
-            parts += [_as_html(table) for table in _by_segment(self)]
+            parts += [_as_html(table) for table in (*_by_segment(self), *_baseline(self))]
         return "".join(["<div>", *parts, "</div>"])
 
     def _remarks(self, all: bool) -> list[str]:
@@ -202,8 +206,9 @@ class Effects(Findings):
         about["plan"] = self.plan.settings()
         if self.plan.looks is None:
             del about["looks"]
-        if not self.curves:
-            del about["curves"]
+        for rare in ("curves", "baseline", "flow"):
+            if not about[rare]:
+                del about[rare]
         said = {
             "decisions": self.decisions(),
             "verdicts": self.verdicts(),
@@ -241,7 +246,7 @@ class Effects(Findings):
             data = read_file(Path(path))
         if not is_saved(data):
             with instead_of(UNREADABLE, StateError(f"{path} is not a foldaway state, and holds no effects as JSON.")):
-                return cls._answered(data)
+                return cls.answered(data)
         if is_encrypted(Path(path)) or (final := load(path).final) is None:
             raise StateError(f"{path} is the state of a trial that goes on: fa.Trial.load(path).effects() reads it.")
         if final.effects is None:
@@ -249,7 +254,7 @@ class Effects(Findings):
         return replace(cls.from_json(final.effects), final=True)
 
     @classmethod
-    def _answered(cls, data: bytes) -> Self:
+    def answered(cls, data: bytes) -> Self:
         """The effects in JSON: by themselves, or in a server's answer, which says whether they are final."""
         about = msgspec.json.decode(data)
         if not isinstance(about["effects"], dict):
@@ -268,8 +273,9 @@ class Effects(Findings):
             each["effects"] = list(map(_infinite, each["effects"]))
         for test in about["joint"].values():
             test["df_error"] = test["df_error"] or math.inf
-        for rare in ("looks", "curves"):  # left out where the plan has none
+        for rare in ("looks", "curves", "baseline"):  # left out where the plan has none
             about.setdefault(rare, [])
+        about.setdefault("flow", None)
         about |= {name: msgspec.convert(about[name], kind) for name, kind in _KINDS.items()}
         return cls(rows, faults=faults, plan=Plan(**about.pop("plan")), **about)
 
@@ -335,6 +341,12 @@ def _by_segment(effects: Findings) -> Iterator[EffectTable]:
     for each in effects.segments:
         title = f"{effects.heading(each.outcome)}: {each.arm} against {each.control}, by {each.column}"
         yield EffectTable(title, *each.table(effects.confidence), each.reasons, 1, each.summary)
+
+
+def _baseline(effects: Findings) -> Iterator[EffectTable]:
+    if effects.baseline:
+        header, rows = effects.baseline.printed()
+        yield EffectTable("Baseline characteristics", header, rows, effects.baseline.reasons, 1, BASELINE_LEGEND)
 
 
 def _tables(effects: Findings) -> Iterator[EffectTable]:

@@ -9,8 +9,10 @@ from typing import Any, Self
 
 import msgspec
 
+from foldaway.effects.baseline import BaselineTable
 from foldaway.effects.curves import Curves
 from foldaway.effects.effect import Effect
+from foldaway.effects.flow import FlowDiagram
 from foldaway.effects.looks_taken import Look
 from foldaway.effects.segment import BySegment, Segments
 from foldaway.effects.tabular import Tabular
@@ -48,6 +50,9 @@ class Findings(Sequence[Effect], Tabular):
         segments: Effects within the levels of the plan's segments, and whether they differ: a table like this one.
         looks: The planned looks that were taken, and what each found.
         curves: Of survival outcomes, the arms' curves and how their hazards compare.
+        baseline: The table of baseline characteristics, if the plan has a `baseline`.
+        flow: Who was assessed, randomised, lost and analysed, if the plan asks for it by `flow`, or it was given at the
+            end.
     """
 
     rows: Sequence[Effect]
@@ -68,11 +73,13 @@ class Findings(Sequence[Effect], Tabular):
     segments: Sequence[BySegment] = Segments()
     looks: Sequence[Look] = ()
     curves: Sequence[Curves] = ()
+    baseline: BaselineTable = dataclasses.field(default_factory=BaselineTable)
+    flow: FlowDiagram | None = None
 
     def __post_init__(self) -> None:
         self.rows, self.faults, self.notes = tuple(self.rows), tuple(self.faults), tuple(self.notes)
         self.losses, self.segments, self.looks = tuple(self.losses), Segments(self.segments), tuple(self.looks)
-        self.curves = tuple(self.curves)
+        self.curves, self.baseline = tuple(self.curves), BaselineTable(self.baseline)
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -16,7 +16,9 @@ from foldaway.effects.from_moments import MomentsRead
 from foldaway.effects.from_sums import SumsRead
 from foldaway.effects.headline import comparisons
 from foldaway.effects.looks_taken import Look
+from foldaway.effects.read_baseline import baseline_of
 from foldaway.effects.read_curves import curves_of
+from foldaway.effects.read_flow import flow_of, received_of
 from foldaway.effects.released import release_notes
 from foldaway.effects.rows import row_from
 from foldaway.errors import Unreleased
@@ -43,7 +45,8 @@ def read_effects(
         tallies = against(control, tallies)
         plan = tallies.plan
     sums = grouped_of(tallies) if plan.keeps_sums else None
-    effects = effects_of(plan, dropped, door, sums=sums, moments=MomentsRead(plan, arms_of(tallies), population))
+    moments = MomentsRead(plan, arms_of(tallies), population)
+    effects = effects_of(plan, dropped, door, sums=sums, moments=moments)
     effects = replace(effects, looks=[each.told() for each in looks] if door.others else looks)
     if sums is None or excess(dropped, tallies.n, plan.drop_limit):
         return effects
@@ -94,8 +97,12 @@ def effects_of(
     pooled = [] if moments is None else moments.notes()
     left_out = next((said for each in (reading, moments) if each and (said := each.left_out_notes())), [])
     effects = assembled(plan, rows, checks, [*pooled, *notes, *door.own_notes(left_out)])
+    if plan.flow is not None and plan.release is None:
+        received = None if reading is None else received_of(plan, reading.plain, door)
+        effects = replace(effects, flow=flow_of(plan, plan.flow, checks, received))
     if reading is None:
         return effects
+    effects = replace(effects, baseline=baseline_of(plan, reading.tallies.baseline, door))
     curves = [] if checks.excess else curves_of(reading, door)
     return replace(effects, joint=_joint(effects, reading, door), curves=list(curves))
 

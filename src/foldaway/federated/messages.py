@@ -109,12 +109,15 @@ class SiteSums(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         dropped: How many faulty records the site has left out, by arm.
         faults: The reasons, by arm, column and rule; and values that were brought within their bounds.
         sums: Of each outcome and, if the plan has coefficients, of each ỹ, by arm and group.
+        baseline: Of each trait of the baseline table, by arm: how many records have it, their mean, the sum of squares
+            about it, and the sum of sizes.
     """
 
     units: list[Whole]
     records: bytes
     sums: bytes
     present: bytes | msgspec.UnsetType = msgspec.UNSET
+    baseline: bytes | msgspec.UnsetType = msgspec.UNSET
     dropped: dict[str, Count] = {}
     faults: list[Fault] = []
 

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 from msgspec import Meta
 
 from foldaway.plan.allocation import Allocation, WrittenArms
-from foldaway.plan.columns import Column, Columns, Covariate, Segment
+from foldaway.plan.columns import Characteristic, Column, Columns, Covariate, Segment
 from foldaway.plan.groups import groups_for
 from foldaway.plan.limits import ColumnLimits
 from foldaway.plan.looks import Looks
 from foldaway.plan.outcomes import Binning, Domain, Outcome, Value
 from foldaway.plan.part import Count, Fixed, Part
 from foldaway.plan.parts import Bootstrap, Coefficients, Federated, Moments, Privacy, Release, Strata
+from foldaway.plan.protocol import Estimand, Flow
 from foldaway.plan.vocabulary import (
     COMPLIERS,
     DIFFERENCE,
@@ -40,6 +41,7 @@ from foldaway.plan.vocabulary import (
 _COLUMNS = "a list of columns, each its name or a table with its `column` and what else is said of it"
 Covariates = Annotated[Sequence[Covariate | str | Mapping[str, Any]], Meta(description=_COLUMNS)]
 Segments = Annotated[Sequence[Segment | str | Mapping[str, Any]], Meta(description=_COLUMNS)]
+Characteristics = Annotated[Sequence[Characteristic | str | Mapping[str, Any]], Meta(description=_COLUMNS)]
 Outcomes = Annotated[
     Sequence[Outcome | str | Mapping[str, Any]],
     Meta(description="a list of outcomes, each the name of a column or a table with its `kind`"),
@@ -66,6 +68,8 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
             survival.
         covariates: Columns measured before treatment, for precision.
         segments: Columns for whose values effects are shown separately, with a test of whether they differ.
+        baseline: Columns measured before treatment, for the table of baseline characteristics by arm. A record may lack
+            them.
         strata: The column that names the stratum within which a unit was randomised, and the arms' probabilities in
             each.
         unit: The column that names what was randomised; also the cluster, unless the plan names one.
@@ -96,6 +100,8 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
         privacy: How many units must stand behind what is stored and answered.
         federated: What devices or sites, which keep their records, send; or just the mode.
         release: For effects that are published once, with noise, under a privacy budget; or just ε.
+        estimand: What the trial estimates, in words: printed with the plan, the report and the dossier.
+        flow: Who was assessed before there were records, for the flow diagram in the report.
     """
 
     name: str
@@ -104,6 +110,7 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     outcomes: Outcomes
     covariates: Covariates = Columns()
     segments: Segments = Columns()
+    baseline: Characteristics = Columns()
     unit: Column | None = None
     cluster: Column | None = None
     weight: Column | None = None
@@ -121,6 +128,8 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     privacy: Privacy | Mapping[str, Any] = Privacy()
     federated: Federated | ModeName | Mapping[str, Any] | None = None
     release: Release | float | Mapping[str, Any] | None = None
+    estimand: Estimand | Mapping[str, Any] | None = None
+    flow: Flow | Mapping[str, Any] | None = None
 
 
 class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc]  # frozen, as what it extends
@@ -131,6 +140,7 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
         outcomes = cast("tuple[Outcome, ...]", ())
         covariates = cast("Columns", None)
         segments = cast("Columns", None)
+        baseline = cast("Columns", None)
         coefficients = cast("Coefficients | None", None)
         looks = cast("Looks | None", None)
         moments = cast("Moments | None", None)
@@ -138,11 +148,13 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
         privacy = cast("Privacy", None)
         federated = cast("Federated | None", None)
         release = cast("Release | None", None)
+        estimand = cast("Estimand | None", None)
+        flow = cast("Flow | None", None)
 
     @cached_property
     def levels(self) -> Mapping[str, Sequence[str]]:
-        """By column, the levels of covariates and segments that the plan lists."""
-        return Fixed({**self.segments.levels, **self.covariates.levels})
+        """By column, the levels of covariates, segments and characteristics that the plan lists."""
+        return Fixed({**self.baseline.levels, **self.segments.levels, **self.covariates.levels})
 
     @cached_property
     def limits(self) -> Mapping[str, ColumnLimits]:
@@ -381,7 +393,7 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
     @property
     def sites_only(self) -> bool:
         """Whether no device can take part in a federated plan: its message cannot say what the plan asks for."""
-        return self.federated is not None and (self.lacking or self.strata is not None)
+        return self.federated is not None and (self.lacking or self.strata is not None or bool(self.baseline))
 
     @cached_property
     def present_together(self) -> tuple[tuple[int, ...], ...]:
@@ -405,6 +417,12 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
     def predictors(self) -> tuple[str, ...]:
         """The names of the intercept and the covariates' columns, from which coefficients predict outcomes."""
         return ("1", *chain.from_iterable(map(self._columns_of, self.covariates)))
+
+    @cached_property
+    def traits(self) -> tuple[tuple[str, str | None], ...]:
+        """What the baseline table has a mean or a share of: numeric columns, and each level of the others."""
+        levels = ((column, self.levels_of(column) or (None,)) for column in self.baseline)
+        return tuple((column, level) for column, those in levels for level in those)
 
     def _columns_of(self, covariate: str) -> list[str]:
         levels = self.levels_of(covariate)

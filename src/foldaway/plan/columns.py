@@ -1,4 +1,4 @@
-"""Covariates and segments: columns by name, and what a plan says of each."""
+"""Covariates, segments and baseline characteristics: columns by name, and what a plan says of each."""
 
 from __future__ import annotations
 
@@ -71,6 +71,30 @@ class Covariate(Part, frozen=True):
             yield f"`beyond` of {self.column!r} needs `bounds`."
 
 
+class Characteristic(Part, frozen=True):
+    """A column of the table of baseline characteristics, which a record may lack. In short: the column alone.
+
+    Attributes:
+        column: The column. It may be a covariate, a segment or the strata's besides.
+        levels: The levels of a categorical one; a column without levels is numeric.
+
+    Example:
+        >>> Characteristic("sex", ["female", "male"]).levels
+        ('female', 'male')
+    """
+
+    TABLE: ClassVar[str] = "baseline"
+    SHORT: ClassVar[str] = "column"
+    LISTED: ClassVar[bool] = True
+
+    column: Column
+    levels: Levels | None = None
+
+    def faults(self) -> Iterator[str]:
+        """What is wrong with the levels."""
+        yield from level_faults(self.column, self.levels)
+
+
 def level_faults(column: str, levels: Sequence[str] | None) -> Iterator[str]:
     """What is wrong with the levels of a column, if they are listed."""
     if levels is not None and len(levels) < 2:
@@ -80,7 +104,7 @@ def level_faults(column: str, levels: Sequence[str] | None) -> Iterator[str]:
 
 
 class Columns(tuple[str, ...]):
-    """The names of covariates or segments; and, in `parts`, what the plan says of each.
+    """The names of covariates, segments or characteristics; and, in `parts`, what the plan says of each.
 
     Example:
         >>> covariates = Columns([Covariate("age"), Covariate("country", ["de", "fr"])])
@@ -90,7 +114,7 @@ class Columns(tuple[str, ...]):
         ['age', {'column': 'country', 'levels': ('de', 'fr')}]
     """
 
-    parts: tuple[Covariate | Segment, ...]
+    parts: tuple[Covariate | Segment | Characteristic, ...]
 
     def __new__(cls, parts: Iterable[Any] = ()) -> Columns:
         """The columns of these parts."""

@@ -43,8 +43,9 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
         """
         self.put("arms", Allocation(self.arms))
         covariates, segments, strata = Columns(self.covariates), Columns(self.segments), self.strata
+        baseline = Columns(self.baseline)
         of_strata = {} if strata is None else strata.listed
-        said = [*of_strata.items(), *covariates.levels.items(), *segments.levels.items()]
+        said = [*of_strata.items(), *covariates.levels.items(), *segments.levels.items(), *baseline.levels.items()]
         levels = dict(said)
         if unlike := next((column for column, listed in said if listed != levels[column]), None):
             raise PlanError(f"the levels of {unlike!r} are listed in two ways: list them once.")
@@ -55,6 +56,8 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
                 self.put("strata", Strata(strata.column, shares))
         self.put("covariates", covariates.listing(levels))
         self.put("segments", segments.listing({name: own for name, own in levels.items() if name not in covariates}))
+        elsewhere = {*covariates, *segments}
+        self.put("baseline", baseline.listing({name: own for name, own in levels.items() if name not in elsewhere}))
 
     def faults(self) -> Iterator[str]:
         """What is wrong with the plan's settings taken together."""
@@ -82,14 +85,14 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
 
         Arms keep their order, since the first is the control. A mean, covariate or
         segment of which only the column is said is that column's name. Levels stand at the covariate, if the column is
-        one, or else at the segment.
+        one, or else at the segment, or at the characteristic.
         """
         return msgspec.json.encode(self.settings())
 
     def settings(self) -> dict[str, Any]:
         """The settings as they are written into a file, those at their default left out."""
         settings: dict[str, Any] = msgspec.to_builtins(self)
-        written = {name: getattr(self, name).written() for name in ("arms", "covariates", "segments")}
+        written = {name: getattr(self, name).written() for name in ("arms", "covariates", "segments", "baseline")}
         written["outcomes"] = [outcome.written() for outcome in self.outcomes]
         return settings | {name: each for name, each in written.items() if name in settings}
 
@@ -166,7 +169,7 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
         import tomli_w
 
         settings = self.settings()
-        for name in ("outcomes", "covariates", "segments"):
+        for name in ("outcomes", "covariates", "segments", "baseline"):
             columns = settings.get(name, [])
             if not all(isinstance(each, str) for each in columns):
                 settings[name] = [{"column": each} if isinstance(each, str) else each for each in columns]

@@ -42,6 +42,7 @@ def faults_of(plan: Analysis) -> Iterator[str]:
     yield from _bound_faults(plan)
     yield from _missing_faults(plan)
     yield from _segment_faults(plan)
+    yield from _baseline_faults(plan)
     yield from _look_faults(plan)
     if plan.received is not None and (plan.keeps != SUMS or plan.federated is not None or plan.release is not None):
         yield (
@@ -258,6 +259,31 @@ def _segment_faults(plan: Analysis) -> Iterator[str]:
             yield f"the segment {column!r} is a covariate without levels: give it `levels`."
     if strata is not None and not plan.grouped and any(each.KIND == "total" for each in plan.outcomes):
         yield "totals within `strata` need `unit`, whose groups give them an error."
+
+
+def _baseline_faults(plan: Analysis) -> Iterator[str]:
+    """Characteristics are measured before treatment, and summed by arm, exactly."""
+    if not plan.baseline:
+        return
+    if len(set(plan.baseline)) < len(plan.baseline):
+        yield "`baseline` has a column twice."
+    roles: dict[str | None, str] = dict.fromkeys(plan.measured, "outcomes")
+    roles |= {plan.arm: "arm", plan.unit: "unit", plan.cluster: "cluster", plan.weight: "weight"}
+    roles |= {plan.received: "received"}
+    for column in dict.fromkeys(plan.baseline):
+        if column in roles:
+            yield f"the column {column!r} is used more than once ({roles[column]}, baseline); each column has one role."
+        elif column in plan.segments and not plan.levels_of(column):
+            yield f"the characteristic {column!r} is a segment without levels: give it `levels`."
+    if len(plan.traits) > MOST_COLUMNS_OF_SUMS:
+        yield f"`baseline` has {len(plan.traits)} columns, including all levels; the limit is {MOST_COLUMNS_OF_SUMS}."
+    if plan.release is not None:
+        yield "`baseline` is told exactly or not at all, and cannot be combined with `release`: leave one of them out."
+    if plan.federated is not None and (plan.unit is None or plan.keeps != SUMS):
+        yield (
+            '`baseline` in a federated plan is for sites that send sums: it needs `unit` and `federated.mode` = "sums".'
+            " A device's message has no room for it."
+        )
 
 
 def _look_faults(plan: Analysis) -> Iterator[str]:

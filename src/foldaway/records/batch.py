@@ -46,6 +46,7 @@ class Batch:
             do without.
         segments: For each of the plan's segments, its levels and each record's place among them.
         bins: For each of the plan's histograms, each record's bin.
+        baseline: Gives rows of 1 and the baseline's traits of the records at an index; NaN where a record lacks one.
     """
 
     n: int
@@ -61,6 +62,7 @@ class Batch:
     inverse: Floats | None = None
     segments: Sequence[tuple[Sequence[str], NDArray[np.integer[Any]]]] = ()
     bins: Sequence[NDArray[np.int16]] = ()
+    baseline: Callable[[Index], Floats] | None = None
 
     def __len__(self) -> int:
         return self.n
@@ -102,6 +104,11 @@ class Batch:
         weight = self.inverse if self.weight is None else self.weight * self.inverse
         return replace(self, weight=weight, inverse=None)
 
+    def of_baseline(self) -> Batch:
+        """The same records with traits in the place of outcomes, each counted once."""
+        assert self.baseline is not None
+        return Batch(self.n, self.baseline, self.arms, self.arm)
+
     def by_stratum(self, strata: int) -> Batch:
         """The same records with an arm for each arm and stratum, within which they weigh as the plan says."""
         assert self.stratum is not None
@@ -111,7 +118,7 @@ class Batch:
         """The same records with an arm for each arm and level: those of a level side by side."""
         assert self.arm is not None
         arm = level.astype(np.int32) * self.arms + self.arm
-        return replace(self, arms=self.arms * levels, arm=arm, segments=())
+        return replace(self, arms=self.arms * levels, arm=arm, segments=(), baseline=None)
 
     def is_worth_compiling(self, before: int) -> bool:
         """Whether compiled loops pay for it, after so many records before."""

@@ -55,7 +55,7 @@ def check(
         RecordError: The batch is refused whole: a column is missing, or, unless the plan drops faulty
             records, some record is faulty. The message has counts by column and rule, and no values.
     """
-    columns, n, others = columns_of(data, _wanted(plan), plan.lackable)
+    columns, n, others = columns_of(data, _wanted(plan), plan.lackable | _only_shown(plan))
     checked = attempt(lambda: _Checked(plan, columns, n, text))
     faults = checked.faults(ragged + others)
     if faults and not plan.drops:
@@ -67,7 +67,13 @@ def check(
 def _wanted(plan: Plan) -> list[str]:
     stratum = None if plan.strata is None else plan.strata.column
     optional = [name for name in (plan.unit, plan.cluster, plan.weight, stratum, *plan.segments) if name is not None]
-    return list(dict.fromkeys([plan.arm, *plan.covariates, *plan.measured, *optional]))
+    return list(dict.fromkeys([plan.arm, *plan.covariates, *plan.measured, *optional, *plan.baseline]))
+
+
+def _only_shown(plan: Plan) -> frozenset[str]:
+    """The columns of the baseline table that nothing else is computed from, so that a record may lack them."""
+    stratum = [] if plan.strata is None else [plan.strata.column]
+    return frozenset(plan.baseline).difference(plan.covariates, plan.segments, stratum)
 
 
 class _Checked:
@@ -100,6 +106,7 @@ class _Checked:
             self.masks.setdefault(name, masks)  # a fixed effect has been taken already
             self.inverse = self._inverse(plan.strata)
         self.segments = [self._segment(name, columns[name]) for name in plan.segments]
+        self.baseline = [each for name in plan.baseline for each in self._traits(name, columns[name], text)]
         self.unit = None
         self.identifiers: dict[str, pa.Array] = {}
         for column in (plan.unit, plan.cluster):
@@ -121,6 +128,25 @@ class _Checked:
         else:
             level, self.masks[name] = codes(column, levels, "unknown level")
             self.values += [(level, code) for code in range(1, len(levels))]
+
+    def _traits(self, name: str, column: Column, text: bool) -> list[Floats]:
+        """A column of the baseline table, or of 0 and 1 for each of its levels; NaN where a record has none."""
+        plan, levels = self.plan, self.plan.levels_of(name)
+        known = self.masks.get(name)
+        if levels is None:
+            made = [self._numbers(name, column, text)]
+        else:
+            level, self.masks[name] = codes(column, levels, "unknown level")
+            made = [np.where(level < 0, np.nan, level == code) for code in range(len(levels))]
+        if known is not None:  # what else the column is for needs all of its values
+            self.masks[name] = known
+        elif name in _only_shown(plan):
+            masks = self.masks[name]
+            absent = [masks.pop(rule) for rule in (NULL, NAN) if rule in masks]
+            if absent:
+                gone = np.logical_or.reduce(absent)
+                made = [np.where(gone, np.nan, each) for each in made]
+        return made
 
     def _inverse(self, strata: Strata) -> Floats:
         """Each record's 1/π, of its arm in its stratum: weighted by that, arms hold strata in like proportions."""
@@ -231,6 +257,7 @@ class _Checked:
             inverse=None if self.inverse is None else pick(self.inverse),
             segments=[(levels, pick(level)) for levels, level in self.segments],
             bins=[pick(bins) for bins in self.bins],
+            baseline=_assembler([(pick(trait), None) for trait in self.baseline]) if self.baseline else None,
         )
 
 

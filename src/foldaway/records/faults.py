@@ -187,8 +187,9 @@ def _hints(faults: Faults, n: int, *, registered: bool = False) -> list[str]:
         if registered:  # the sender may write in any language
             return [f'{_AS_NUMBERS} In JSON, "y": 1.5 is a number and "y": "1.5" is text.']
         return [
-            f"{_AS_NUMBERS} For a categorical covariate, list its `levels` beside its name in `covariates`. One cell "
-            'of text makes text of a column in pandas: convert it with pandas.to_numeric(column, errors="coerce").'
+            f"{_AS_NUMBERS} For a categorical column, list its `levels` beside its name in `covariates` or `baseline`. "
+            "One cell of text makes text of a column in pandas: convert it with pandas.to_numeric(column, "
+            'errors="coerce").'
         ]
     if any(SEVERAL_ARMS in counts for counts in rules):
         return [WITHIN]

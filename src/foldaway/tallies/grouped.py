@@ -22,7 +22,7 @@ from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.records.batch import Batch
 from foldaway.tallies.complete_cases import CompleteCases
-from foldaway.tallies.group_folding import fold_histogram
+from foldaway.tallies.group_folding import fold_histogram, fold_sums
 from foldaway.tallies.histogram import Histogram
 from foldaway.tallies.moments import Arms
 from foldaway.tallies.predictor import Predictor
@@ -51,6 +51,7 @@ class GroupedState(msgspec.Struct):
     segments: list[tuple[list[str], Any]] = []
     strata: Any = None
     histograms: list[Any] = []
+    baseline: Any = None
 
     @property
     def of_none(self) -> bool:
@@ -74,6 +75,7 @@ class Grouped(ABC):
         segments: The same by segment, in the order of the plan.
         strata: The same by stratum, within which units were randomised; the arms of a stratum side by side.
         arms: Moments up to the fourth order, by arm; None where the plan keeps none.
+        baseline: Sums of the baseline's traits, by arm; None where the plan has none, and of segments and strata.
     """
 
     plan: Plan
@@ -82,6 +84,7 @@ class Grouped(ABC):
     segments: tuple[SegmentTallies[Grouped], ...] = ()
     strata: Grouped | None = None
     arms: Arms | None = None
+    baseline: Sums | None = None
 
     @property
     def predictor(self) -> Predictor | None:
@@ -171,6 +174,7 @@ class Grouped(ABC):
             "segments": sum(cells.size for _, cells in self.segments),
             "strata": 0 if self.strata is None else self.strata.size,
             "histograms": sum(each.size for each in self.histograms),
+            "baseline": 0 if self.baseline is None else sum(each.size for each in self.baseline.arrays().values()),
         } | ({} if self.arms is None else self.arms.kept())
         sums = {name: array.size for name, array in Sums.empty(self.shape).arrays().items()}
         return sums | {name: n for name, n in beside.items() if n}
@@ -215,6 +219,7 @@ class Grouped(ABC):
             plan=plan,
             segments=tuple(segments),
             arms=None if self.arms is None else self.arms.turned(plan, places),
+            baseline=None if self.baseline is None else self.baseline.of_arms(places),
         )
 
     def named(self) -> Self:
@@ -229,7 +234,7 @@ class Grouped(ABC):
     # What lies beside moments or sums, by the names of the fields.
 
     def _beside(self) -> dict[str, Any]:
-        names = ("histograms", "segments", "strata", "arms")
+        names = ("histograms", "segments", "strata", "arms", "baseline")
         return {name: getattr(self, name) for name in names}
 
     def _strata_of_arms(self, places: Sequence[int]) -> Grouped | None:
@@ -258,6 +263,7 @@ class Grouped(ABC):
             ),
             "strata": strata,
             "arms": None if self.arms is None else self.arms.fold(whole),
+            "baseline": None if self.baseline is None else fold_sums(self.baseline, whole.of_baseline()),
         }
 
     def _both(self, other: Grouped) -> dict[str, Any]:
@@ -268,6 +274,7 @@ class Grouped(ABC):
             "segments": tuple(one.merged(two) for one, two in pairs),
             "strata": None if self.strata is None or other.strata is None else self.strata + other.strata,
             "arms": None if self.arms is None or other.arms is None else self.arms + other.arms,
+            "baseline": None if self.baseline is None or other.baseline is None else self.baseline + other.baseline,
         }
 
     def _state(self, **own: Any) -> GroupedState:
@@ -277,6 +284,7 @@ class Grouped(ABC):
             state.histograms = [each.state() for each in self.histograms]
             state.segments = [(list(levels), cells.state()) for levels, cells in self.segments]
             state.strata = None if self.strata is None else self.strata.state()
+            state.baseline = None if self.baseline is None else self.baseline.state()
             if isinstance(state, StateBeside) and self.arms is not None:
                 state.arms = self.arms.state()
         return state

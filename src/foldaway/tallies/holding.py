@@ -85,7 +85,13 @@ def _empty(plan: Plan) -> Rich | Lean:
     levels = {column: first_levels(plan, column) for column in plan.segments}
     segments = tuple(SegmentTallies[Grouped](each, _cells(plan, column, len(each))) for column, each in levels.items())
     arms = Arms.empty(plan) if plan.keeps == MOMENTS else None
-    return replace(_cells(plan), segments=segments, arms=arms)
+    baseline = Sums.empty(baseline_shape(plan)) if plan.baseline else None
+    return replace(_cells(plan), segments=segments, arms=arms, baseline=baseline)
+
+
+def baseline_shape(plan: Plan) -> SumsShape:
+    """Of the baseline's sums: traits in the place of outcomes, of which a record may lack any, and no groups."""
+    return SumsShape(len(plan.arms), len(plan.traits), 1, missing=True)
 
 
 def _cells(plan: Plan, column: str | None = None, levels: int = 1) -> Rich | Lean:
@@ -139,10 +145,15 @@ def _restored(state: Any, plan: Plan) -> Grouped:
         segments.append(SegmentTallies[Grouped](tuple(levels), part))
     parts = [held, *(segment.cells for segment in segments)]
     arms = Arms.restore(saved.arms, plan) if isinstance(saved, StateBeside) else None
-    beside = [*(segment.cells.n for segment in segments), *(() if arms is None else (arms.n,))]
+    baseline = None
+    if empty.baseline is not None:
+        baseline = Sums.restore(saved.baseline, baseline_shape(plan))
+    elif saved.baseline is not None:
+        raise StateError("the state does not fit its plan: it has a baseline.")
+    beside = [each.n for each in (*(segment.cells for segment in segments), arms, baseline) if each is not None]
     if any(n != held.n for n in beside) or any(each.n > held.n for part in parts for each in part.histograms):
         raise StateError("the state is damaged: its counts do not fit.")
-    return replace(held, segments=tuple(segments), arms=arms)
+    return replace(held, segments=tuple(segments), arms=arms, baseline=baseline)
 
 
 def _restored_cells(saved: GroupedState, empty: Grouped) -> Grouped:

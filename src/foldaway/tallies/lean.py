@@ -86,7 +86,7 @@ class Lean(Grouped):
         histograms = tuple(each.of_arms(places) for each in self.histograms)
         sums = self.sums.of_arms(places)
         strata = self._strata_of_arms(places)
-        return replace(self, sums=sums, histograms=histograms, segments=(), strata=strata, arms=None)
+        return replace(self, sums=sums, histograms=histograms, segments=(), strata=strata, arms=None, baseline=None)
 
     def fixed(self, predictor: Predictor | None, without: Floats | None = None, why: str = "") -> Self:
         """As it is: its predictor was fixed before."""

@@ -67,7 +67,13 @@ class Rich(Grouped):
         histograms = tuple(each.of_arms(places) for each in self.histograms)
         strata = self._strata_of_arms(places)
         return replace(
-            self, cases=self.cases.of_arms(places), histograms=histograms, segments=(), strata=strata, arms=None
+            self,
+            cases=self.cases.of_arms(places),
+            histograms=histograms,
+            segments=(),
+            strata=strata,
+            arms=None,
+            baseline=None,
         )
 
     def fixed(self, predictor: Predictor | None, without: Floats | None = None, why: str = "") -> Lean:

@@ -10,6 +10,7 @@ import msgspec
 from foldaway.effects import Effects
 from foldaway.effects.door import TOLD
 from foldaway.effects.looks_taken import Look
+from foldaway.effects.read_flow import at_the_end
 from foldaway.effects.reading import read_effects
 from foldaway.effects.withheld import why_withheld
 from foldaway.errors import StateError
@@ -89,8 +90,17 @@ class Chronicle:
         if self._plan.release is not None:
             return read_effects(self._plan, tallies, dropped).to_json() if tallies.released else None
         if may_tell(self._plan.privacy, tallies.census(), self._last_census, growth=0):
-            return self._rounded(tallies, dropped)
-        return None if self.told is None else self.told.effects or None
+            return self._exact_flow(self._rounded(tallies, dropped), tallies, dropped)
+        if self.told is None or not self.told.effects:
+            return None
+        same = self.told.census == tallies.census()
+        return self._exact_flow(self.told.effects, tallies, dropped) if same else self.told.effects
+
+    def _exact_flow(self, effects: str, tallies: Held, dropped: Faults) -> str:
+        """The effects with a flow diagram of exact counts, if they have one."""
+        if self._plan.flow is None:
+            return effects
+        return at_the_end(Effects.from_json(effects), read_effects(self._plan, tallies, dropped)).to_json()
 
     def withheld(self, tallies: Held, dropped: Faults) -> str | None:
         """Why effects would be withheld if the trial ended now, as a sentence; None if none would."""
@@ -119,7 +129,8 @@ class Chronicle:
         if secret is None or tallies.released:
             return ""
         kept = fixed(tallies)
-        theirs = self._rounded(kept, dropped) == effects
+        told = self._rounded(kept, dropped)
+        theirs = effects in (told, self._exact_flow(told, kept, dropped))
         return secret.commitment(msgspec.msgpack.encode(kept.state())) if theirs else ""
 
     def end(self, tallies: Held, dropped: Faults, key: TrialKey, found: Audit | None) -> None:

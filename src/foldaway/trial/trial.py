@@ -19,6 +19,7 @@ from foldaway.effects import Effects
 from foldaway.effects.door import OWN, Door
 from foldaway.effects.looks import look_at
 from foldaway.effects.looks_taken import Look
+from foldaway.effects.read_flow import with_flow
 from foldaway.effects.reading import read_effects
 from foldaway.errors import (
     EndedError,
@@ -44,7 +45,7 @@ from foldaway.keeping.state import pack
 from foldaway.keeping.user_keys import FileKey
 from foldaway.numerics.block import Floats
 from foldaway.numerics.threads import cores, on_threads, one_core
-from foldaway.plan import Plan
+from foldaway.plan import Flow, Plan
 from foldaway.plan.arms import secret_arm
 from foldaway.records import Faults, check
 from foldaway.records.faults import FaultyBatch
@@ -448,12 +449,15 @@ class Trial:
         """Whether the effects were told with noise, and nothing exact is left."""
         return self.tallies.released
 
-    def report(self, *, positions: Positions | None = None, told: Effects | None = None) -> Report:
+    def report(
+        self, *, positions: Positions | None = None, told: Effects | None = None, flow: Flow | None = None
+    ) -> Report:
         """A page for people who are no statisticians: what was asked, found and kept, and whether to trust it.
 
         Args:
             positions: What a run over files or streams saved with the state, which is then in the list of what exists.
             told: Effects for others, from `told`; exact ones if left out.
+            flow: Who was assessed and excluded before there were records, if the plan does not say it.
 
         Example:
             >>> plan = Plan(name="demo", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
@@ -463,7 +467,8 @@ class Trial:
         from foldaway.report.page.page import trial_page
 
         saved = Saved(self.dumps(), positions, ledger=self.chronicle.ledger)
-        return trial_page(self.read() if told is None else told, self.plan, self.tallies, saved)
+        effects = self.read() if told is None else told
+        return trial_page(effects if flow is None else with_flow(effects, flow), self.plan, self.tallies, saved)
 
     @property
     def unfixed(self) -> bool:

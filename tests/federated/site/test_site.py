@@ -287,6 +287,62 @@ def test_sites_count_who_lacks_an_outcome_and_effects_are_those_of_the_records_t
         fold_site(plan, [str(tmp_path / "few.parquet")], tmp_path / "none")
 
 
+def test_sites_send_the_baseline_and_it_is_that_of_all_rows(server: Served, tmp_path: Path) -> None:
+    """Of a trait that fewer than `smallest_cell` units of an arm have at a site, the site sends nothing."""
+    rng, n = np.random.default_rng(3), 600
+    rows = pd.DataFrame({"unit": [f"u{i}" for i in range(n)], "group": rng.choice(["control", "new"], n)})
+    rows["y"], rows["age"] = rng.normal(size=n), rng.normal(1e5, 12, n)
+    rows["sex"], rows["rare"] = rng.choice(["f", "m"], n), np.where(np.arange(n) < 9, 1.0, np.nan)
+    rows.loc[::7, "age"] = np.nan
+    settings: dict[str, Any] = {"privacy": {"cohort": 10, "smallest_cell": 5}, "flow": {"assessed": 700}}
+    levels = {"column": "sex", "levels": ["f", "m"]}
+    plan = fa.Plan(
+        name="baselines",
+        arm="group",
+        arms={"control": 0.5, "new": 0.5},
+        outcomes=["y"],
+        unit="unit",
+        federated="sums",
+        baseline=["age", levels, "rare"],
+        **settings,
+    )
+    trial = Hosted(server, plan)
+
+    def send(message: SiteSums) -> None:
+        headers = {"Content-Type": "application/octet-stream", "Foldaway-Number": new_number().hex()}
+        trial.site_link.ask("POST", "/tallies", content=encoded(message), headers=headers)
+
+    for file in site_files(rows, tmp_path, 3):
+        site = fold_site(plan, [str(file)], f"{file}-folder")
+        good = msgspec.json.decode(site_mode_of(plan).from_site(site), type=SiteSums)
+        assert isinstance(good.baseline, bytes)
+        numbers = np.frombuffer(good.baseline).reshape(2, 4, 4)
+        assert not numbers[:, 3].any()
+        for place, wrong in ((0, 1e6), (0, 0.5), (0, 2.0), (3, -1.0), (5, 0.7)):
+            changed = numbers.copy().reshape(2, -1)
+            changed[0, place] = wrong
+            altered: SiteSums = msgspec.structs.replace(good, baseline=packed(changed))
+            with pytest.raises(ServerError, match="baseline"):
+                send(altered)
+        with pytest.raises(ServerError, match="if, and only if"):
+            send(msgspec.structs.replace(good, baseline=msgspec.UNSET))
+        send_site(site, [str(file)], trial.site_link, f"{file}-folder")
+    told = trial.effects()
+    trial.end(deadline=0)
+    effects = trial.effects()
+    assert effects.flow is not None
+    assert (effects.flow.counted, effects.flow.exact, effects.flow.randomised) == ("units", True, n)
+    found = {(row.column, row.level, row.arm): row for row in effects.baseline}
+    assert told.baseline == effects.baseline
+    for arm in plan.arms:
+        mine, age = rows[rows["group"] == arm], found["age", "", arm]
+        assert age.mean == pytest.approx(mine["age"].mean(), rel=1e-12)
+        assert age.std_dev == pytest.approx(mine["age"].std(), rel=1e-9)
+        assert (age.n, age.missing) == (mine["age"].notna().sum(), mine["age"].isna().sum())
+        assert found["sex", "f", arm].count == (mine["sex"] == "f").sum()
+        assert found["rare", "", arm].n == 0
+
+
 def test_there_are_no_effects_and_no_end_before_the_least_number_of_sites_has_reported(
     server: Served, tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ from foldaway.cli.terminal.printing import (
 from foldaway.cli.terminal.served_trial import ServedTrial
 from foldaway.cli.terminal.where import ItsServer, Where, find
 from foldaway.errors import EndedError, EstimateError
+from foldaway.plan import Flow
 
 app = typer.Typer()
 
@@ -64,15 +65,23 @@ def report(
     exact: Annotated[
         bool, flag("exact", "Do not round. The page is then for yourself. On a server this needs an admin token.")
     ] = False,
+    flow: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Who was assessed and excluded before there were records: a TOML file with the plan's [flow].",
+        ),
+    ] = None,
     key: KeyOfState = None,
     server: ItsServer = None,
     token: Reader = None,
     ca: Authority = None,
 ) -> None:
     """Write what a trial found as one HTML page. It needs no other file and no network."""
+    before = None if flow is None else Flow.load(flow)
     trial = find(where, key, server, token, ca)
     target = place_of_report(output, trial.named(".html"))
-    page = trial.report(exact=exact)
+    page = trial.report(exact=exact, flow=before)
     print(page) if str(target) == "-" else save_report(page, target)
 
 

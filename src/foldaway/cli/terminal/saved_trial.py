@@ -16,6 +16,7 @@ from foldaway.keeping.disk import destroy_file
 from foldaway.keeping.locks import locked
 from foldaway.keeping.secret import read_or_make_key
 from foldaway.keeping.user_keys import user_signer
+from foldaway.plan import Flow
 from foldaway.report.page.document import Report
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class SavedTrial:
             sequential=sequential,
         )
 
-    def report(self, *, exact: bool) -> Report:
+    def report(self, *, exact: bool, flow: Flow | None = None) -> Report:
         """What it found, as a page; for others, unless it is to be exact."""
         from foldaway.keeping.saved import load
         from foldaway.report.page.page import effects_page
@@ -74,12 +75,12 @@ class SavedTrial:
         if saved.final is None:
             told = None if exact else tell_from(file, key)
             trial, positions = open_saved(file, key=key)
-            return trial.report(positions=positions, told=told)
+            return trial.report(positions=positions, told=told, flow=flow)
         if exact:
             raise EndedError(
                 f"{self.place} has ended, and its exact numbers are gone; leave out --exact for a rounded report."
             )
-        return effects_page(fa.Effects.load(file), saved.ledger)
+        return effects_page(fa.Effects.load(file), saved.ledger, flow)
 
     def end(self, *, exact: bool, without_effects: bool, confirmed: bool) -> tuple[fa.Effects | None, str]:
         """End it, after a question unless that is confirmed. Of a trial that has ended, finish what a crash has left.

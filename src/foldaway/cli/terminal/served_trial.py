@@ -14,6 +14,7 @@ from foldaway.cli.terminal.words import confirm
 from foldaway.errors import EstimateError, StateError, instead_of
 from foldaway.evidence.ledger import head_sentence
 from foldaway.keeping.disk import replace_file, sync_folder
+from foldaway.plan import Flow
 from foldaway.report.page.document import Report
 
 if TYPE_CHECKING:
@@ -78,8 +79,13 @@ class ServedTrial:
         about = {field: answer[field] for field in ("records", "by", "days", "power", "confidence")}
         return Outlook(rows=rows, trial=self.name, sequential=True, wanted_width=width, **about)
 
-    def report(self, *, exact: bool) -> Report:
-        """What it found, as a page; for others, unless it is to be exact."""
+    def report(self, *, exact: bool, flow: Flow | None = None) -> Report:
+        """What it found, as a page; for others, unless it is to be exact. A flow given here stays on this machine."""
+        if flow is not None:
+            from foldaway.effects import Effects
+            from foldaway.report.page.page import effects_page
+
+            return effects_page(Effects.answered(msgspec.json.encode(self.effects(exact=exact))), flow=flow)
         with self.connect() as client:
             return Report(client.report(self.name, exact=exact))
 

@@ -51,6 +51,8 @@ def not_in_sql(plan: Plan) -> str:
         return "it keeps moments, which no database sums"
     if plan.release is not None:
         return "a `release` limits the records of each unit, which are counted as they come"
+    if plan.baseline:
+        return "no statement sums its `baseline`"
     if plan.grouped and plan.clustering is None:
         return "its records have no `unit` to be dealt into groups by, and are dealt as they come"
     if plan.hash == SIPHASH:

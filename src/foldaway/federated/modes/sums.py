@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -21,6 +22,7 @@ from foldaway.federated.messages import (
     packed,
     unpacked,
 )
+from foldaway.federated.modes import site_baseline
 from foldaway.federated.modes.mode import SiteMode, longest_arm
 from foldaway.federated.modes.one_round import OneRound, notes_on, site_sentence
 from foldaway.federated.modes.share import Devices, ServerShare, units_of
@@ -57,12 +59,13 @@ class SumsByGroup(OneRound, SiteMode):
             return packed(over)
 
         totals = np.stack([sums.totals(column) for column in range(sums.shape.columns)], axis=-1)
-        dropped = trial.dropped
+        dropped, baseline = trial.dropped, site_baseline.sent(trial)
         message = SiteSums(
             list(units_of(trial).values()),
             spread(sums.records),
             spread(totals),
             msgspec.UNSET if sums.present is None else spread(sums.present),
+            msgspec.UNSET if baseline is None else baseline,
             dict(dropped.records),
             list(dropped),
         )
@@ -106,6 +109,8 @@ class SumsByGroup(OneRound, SiteMode):
         site = ServerShare(Trial(plan), devices=message.units, largest=most.astype(int).tolist())
         site.trial.dropped = Faults(message.dropped.items(), message.faults)
         share.require_dropped(site.trial.dropped, int(most.sum()))
+        baseline = site_baseline.received(plan, message.baseline or None, most, message.units)
+        site.trial.tallies = replace(grouped_of(site.trial.tallies), baseline=baseline)
         arm, group = np.nonzero(there)
         site.trial.fold_totals(arm, group, records[there].astype(np.int64), sums[there], present[there])
         return site

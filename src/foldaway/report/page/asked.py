@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from foldaway.plan import Plan
 from foldaway.plan.parts import Strata
 from foldaway.report.drawing.markup import Html, html, listed, named, tag
-from foldaway.report.page.document import Section, details
+from foldaway.report.page.document import Section, details, table
 
 # Of so many strata the shares are shown outside the plan.
 _MOST_STRATA = 12
@@ -28,6 +28,7 @@ def asked(plan: Plan) -> Section:
     terms = [html(tag("dt", term), tag("dd", text)) for term, text in _terms(plan)]
     body = html(
         tag("p", question, class_="question"),
+        _estimand(plan),
         tag("dl", terms),
         details(
             "The plan, word for word",
@@ -40,6 +41,15 @@ def asked(plan: Plan) -> Section:
         ),
     )
     return Section("asked", "What was asked", body)
+
+
+def _estimand(plan: Plan) -> Html | None:
+    """What the trial estimates, as ICH E9(R1) has it; the variable is the plan's outcomes."""
+    if plan.estimand is None:
+        return None
+    rows = [[name, tag("bdi", text)] for name, text in plan.estimand.attributes.items()]
+    variable = ["Variable", listed(named(outcome.title) for outcome in plan.outcomes)]
+    return table("Estimand (ICH E9(R1))", ["attribute", "of this trial"], [*rows, variable], left=2)
 
 
 def _terms(plan: Plan) -> Iterator[tuple[str, Html]]:

@@ -79,6 +79,10 @@ _GROUPED = {
         "Histograms",
         "how many records have a value in each bin, by arm and group of units: for quantiles and survival",
     ),
+    "baseline": (
+        "Baseline",
+        "counts, sums and sums of squares of each characteristic, by arm, for the table of baseline characteristics",
+    ),
     "why": ("Reason", "why outcomes are not adjusted, if they are not"),
 }
 

@@ -13,6 +13,7 @@ from foldaway.effects.checks import ratio_alarm
 from foldaway.effects.headline import comparisons
 from foldaway.effects.numbers import typeset
 from foldaway.effects.percent import HUNDRED, in_percent, shares_of
+from foldaway.effects.read_flow import with_flow
 from foldaway.effects.scorecard import explanations, lines_of
 from foldaway.errors import many
 from foldaway.evidence.ledger import ENDED, WRITTEN, Ledger
@@ -22,22 +23,23 @@ from foldaway.inference.bootstrap import spread
 from foldaway.inference.contrast import Question
 from foldaway.inference.estimators import distribution
 from foldaway.keeping.saved import Saved
-from foldaway.plan import Plan
+from foldaway.plan import Flow, Plan
 from foldaway.report.drawing.markup import Html, html, named, prose, tag
 from foldaway.report.page.asked import asked
 from foldaway.report.page.document import Report, Section, State, badge, details, document, notes, table
 from foldaway.report.page.found import Spreads, found, mark
 from foldaway.report.page.kept import kept
+from foldaway.report.page.participants import participants
 from foldaway.report.page.segments import by_segment
 from foldaway.report.page.trust import sample_ratio_check, trust
 from foldaway.tallies import Held, arms_of, grouped_of
 from foldaway.tallies.moments import ArmTally
 
 
-def effects_page(effects: Effects, ledger: Ledger | None = None) -> Report:
+def effects_page(effects: Effects, ledger: Ledger | None = None, flow: Flow | None = None) -> Report:
     """What effects alone can tell: they know neither the covariates' balance nor what was kept."""
-    plan, effects = effects.plan, in_percent(effects)
-    first = [asked(plan), found(effects, None), trust(effects, None), *by_segment(effects)]
+    plan, effects = effects.plan, in_percent(effects if flow is None else with_flow(effects, flow))
+    first = [asked(plan), *participants(effects), found(effects, None), trust(effects, None), *by_segment(effects)]
     ledger = Ledger() if ledger is None else ledger
     return _page(effects, [*first, *_proven(ledger)], ledger)
 
@@ -53,6 +55,7 @@ def trial_page(effects: Effects, plan: Plan, tallies: Held, saved: Saved) -> Rep
         forms, balances = {}, [each.rounded() for each in balances]
     sections = [
         asked(plan),
+        *participants(effects),
         found(effects, forms),
         trust(effects, balances),
         *by_segment(effects),

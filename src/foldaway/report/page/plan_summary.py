@@ -32,12 +32,14 @@ def summary(plan: Plan, more: Sequence[str] = ()) -> str:
         demo is a valid plan.
     """
     estimators = [[name, ", ".join(errors_of(plan, name))] for name in estimators_of(plan)]
+    estimand = [] if plan.estimand is None else plan.estimand.attributes.items()
     paragraphs = (*_bootstrap(plan), *_release(plan), *more, _arms(plan), _faults(plan), *_kept(plan))
     return "\n\n".join(
         [
             fill(f"{plan.name} is a valid plan.", WIDTH, break_on_hyphens=False),
             text_table(["column", "role", "detail"], _roles(plan), left=3, width=WIDTH),
             text_table(["estimator", "standard errors"], estimators, left=2, width=WIDTH),
+            *([text_table(["estimand", ""], [[*each] for each in estimand], left=2, width=WIDTH)] if estimand else []),
             *dealing(plan, WIDTH),
             *(fill(paragraph, WIDTH, break_on_hyphens=False) for paragraph in paragraphs),
             f"Fingerprint: {plan.fingerprint}",
@@ -67,6 +69,9 @@ def _roles(plan: Plan) -> list[list[str]]:
     for name in plan.segments:
         known = plan.levels.get(name)
         rows.append([name, "segment", f"levels {', '.join(known)}" if known else "each level that enough units have"])
+    for name in plan.baseline:
+        known = plan.levels_of(name)
+        rows.append([name, "baseline", f"levels {', '.join(known)}" if known else "mean and standard deviation"])
     if plan.strata is not None:
         strata = many(len(plan.strata.probabilities), "stratum", "strata")
         own = "with the same" if plan.strata.alike else "each with its own"

@@ -182,8 +182,8 @@ def _enrol(table: DeviceTable, share: ServerShare, bodies: Bodies) -> list[Outco
     plan = share.plan
     if plan.sites_only:
         no_devices = MessageError(
-            "no device can join this trial: its plan has `strata`, or allows outcomes to be missing, and only sites "
-            "can say where or of whom."
+            "no device can join this trial: its plan has `strata` or a `baseline`, or allows outcomes to be missing, "
+            "and only sites can say where, of whom, or of how many."
         )
         return [no_devices for _ in bodies]
     outcomes, messages = _read(bodies, Enrolment)

@@ -17,6 +17,7 @@ import msgspec
 from foldaway.auditing.audit import audit
 from foldaway.effects import Effects
 from foldaway.effects.door import OWN, TOLD
+from foldaway.effects.read_flow import at_the_end
 from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialEnded, UnknownTrial, Unreleased
 from foldaway.federated.coordinator.ending import (
     Course,
@@ -229,6 +230,8 @@ class DeviceTrials:
             if (why := why_none(plan, told)) is not None and not (seen.ending and seen.ending.without_effects):
                 return WaitOn(why.rstrip("."))
             effects = None if told is None else told.effects
+            if effects is not None and effects.flow is not None and told is not None and told.records == records:
+                effects = at_the_end(effects, exact)
             also.append(unless_told)
             if told is not None and plan.release is None:  # an earlier answer, if fewer than a cohort have come since
                 records, late = told.records, sum(seen.devices.reported.values()) - told.behind

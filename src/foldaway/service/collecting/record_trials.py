@@ -10,6 +10,7 @@ from typing import NamedTuple
 from foldaway.auditing.audit import audit
 from foldaway.effects import Effects
 from foldaway.effects.door import TOLD
+from foldaway.effects.read_flow import at_the_end
 from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialEnded, UnknownTrial, Unreleased, many
 from foldaway.federated.coordinator.ending import would_be_without_effects
 from foldaway.inference.rounding import round_count
@@ -157,6 +158,8 @@ class RecordTrials:
         if not without_effects and (why := why_none(plan, told)) is not None:
             raise would_be_without_effects(name, why.rstrip("."))
         effects = None if told is None else told.effects
+        if effects is not None and effects.flow is not None and told is not None and told.records == whole.n:
+            effects = at_the_end(effects, whole.read())
         counted = whole.n if told is None else told.records
         lost = None if plan.release is not None else round_count(left_out(shards) + whole.n - counted)
         answer = Answer.of(plan, effects, round_count(counted), lost, final=True)

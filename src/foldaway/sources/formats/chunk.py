@@ -87,10 +87,12 @@ def wanted_by(plan: Plan) -> WantedColumns:
         WantedColumns(numeric=('y',), text=('group', 'id'))
     """
     categorical = [name for name in plan.covariates if name in plan.levels]
+    listed = [name for name in plan.baseline if plan.levels_of(name)]
     numeric = [name for name in (*plan.measured, *plan.covariates, plan.weight) if name and name not in categorical]
+    numeric += [name for name in plan.baseline if name not in listed and name not in numeric]
     stratum = None if plan.strata is None else plan.strata.column
     text = dict.fromkeys(
-        name for name in (plan.arm, *categorical, plan.unit, plan.cluster, *plan.segments, stratum) if name
+        name for name in (plan.arm, *categorical, plan.unit, plan.cluster, *plan.segments, stratum, *listed) if name
     )
     return WantedColumns(tuple(numeric), tuple(text))
 
