@@ -23,7 +23,7 @@ FULL: dict[str, Any] = {
         "age",
         {"column": "country", "levels": ["de", "fr", "us"]},
     ],
-    "baseline": ["height", {"column": "sex", "levels": ["f", "m"]}],
+    "baseline": ["age", "country"],
     "unit": "user_id",
     "weight": "w",
     "confidence": 0.9,

@@ -128,7 +128,7 @@ OTHER: dict[str, Any] = {
         {"column": "country", "levels": ["de", "us", "fr"]},
         {"column": "plan", "levels": ["free", "paid"]},
     ],
-    "baseline": ["height", "country"],
+    "baseline": ["age"],
     "unit": "ward",
     "weight": "v",
     "confidence": 0.900000001,
