@@ -81,6 +81,10 @@ class Lean(Grouped):
         strata = replace(self.strata, sums=self.strata.sums.fold_totals(arm, group, counts, totals, present))
         return replace(self, sums=sums, strata=strata)
 
+    def without(self, other: Self) -> Self:
+        """The same without devices that are in it: see `Sums.without`."""
+        return replace(self, sums=self.sums.without(other.sums))
+
     def of_arms(self, places: Sequence[int]) -> Self:
         """The same of the arms at these places, an empty one where a place is -1; segments are left out."""
         histograms = tuple(each.of_arms(places) for each in self.histograms)

@@ -302,6 +302,16 @@ class Sums(ByCell):
             summed["joint"] += _outer(self.shape, both * apart, apart)
         return replace(one, **summed).settled()
 
+    def without(self, other: Self) -> Self:
+        """The sums without records that are in them, of which nothing is known of second order."""
+        minus: dict[str, Any] = {name: -array for name, array in other.arrays().items() if name in _BY_GROUP}
+        left = self + replace(other, **minus)
+        empty = left.records == 0
+        # What is left of a cell without records is rounding.
+        arrays = ((name, array) for name, array in left.arrays().items() if name in _BY_GROUP)
+        cells: dict[str, Any] = {name: np.where(_like(empty, array), 0.0, array) for name, array in arrays}
+        return replace(left, **cells)
+
     def _about(self, level: Floats) -> Self:
         """The same sums, the first-order ones about another level."""
         moved = self.level - level
@@ -403,6 +413,11 @@ def _level(piece: CellPiece) -> Floats:
     here = ~np.isnan(head)
     mean: Floats = head.sum(axis=1, where=here) / np.maximum(here.sum(axis=1), 1)
     return mean
+
+
+def _like(cells: NDArray[np.bool_], array: Floats) -> NDArray[np.bool_]:
+    """What is said of each arm and group, along the further axes of an array."""
+    return cells.reshape(*cells.shape, *(1,) * (array.ndim - cells.ndim))
 
 
 def _outer(shape: SumsShape, left: Floats, right: Floats) -> Floats:

@@ -54,6 +54,7 @@ from foldaway.table import ABSENT, html_table
 from foldaway.tallies import Held, Lean, emptied, empty_holding, grouped_of, restored_holding
 from foldaway.tallies.answer import read_answer
 from foldaway.tallies.levels import marked
+from foldaway.tallies.moments import Arms
 from foldaway.trial.chronicle import Chronicle
 from foldaway.trial.ending import finish_ending
 from foldaway.trial.key import TrialKey
@@ -232,6 +233,15 @@ class Trial:
     ) -> None:
         """Take in sums over the records of each of some units: see `Sums.fold_totals`."""
         self.tallies = self._lean().fold_totals(arm, group, counts, totals, present)
+
+    def without(self, other: Trial) -> Self:
+        """The trial without devices that are in it; the two are left as they were."""
+        found, mine, gone = self.copy(), self.tallies, other.tallies
+        if isinstance(mine, Arms) and isinstance(gone, Arms):
+            found.tallies = mine.without(gone)
+        else:
+            found.tallies = self._lean().without(other._lean())
+        return found
 
     def _lean(self) -> Lean:
         assert isinstance(self.tallies, Lean)  # as plans with a release are, and those of devices that send sums

@@ -35,6 +35,11 @@ class Mode(ABC):
     reports: ClassVar[type[DeviceMessage]]
 
     @property
+    def withdraws(self) -> bool:
+        """Whether a device can take its report out again."""
+        return not self.replies
+
+    @property
     def replies(self) -> bool:
         """Whether a report is a reply to what is published at the end.
 
@@ -42,6 +47,15 @@ class Mode(ABC):
         replies.
         """
         return WORDS[self.name].at_end
+
+    def numbers(self, plan: Plan, message: Any) -> Floats:
+        """The numbers in a message; unless it is a reply, its factor.
+
+        Raises:
+            MessageError: There are more or fewer than the plan makes.
+        """
+        R: Floats = message.triangle(len(plan.columns))
+        return R
 
     def check(self, share: ServerShare, message: Any, published: Published | None) -> Floats:
         """The numbers in a message, if those of a device of this plan can be so; unless it is a reply, its factor.
@@ -52,7 +66,7 @@ class Mode(ABC):
         """
         share.require_few(message)
         n: int = message.n
-        R: Floats = message.triangle(len(share.plan.columns))
+        R = self.numbers(share.plan, message)
         if share.plan.weight is None and abs(R[0, 0] ** 2 - n) > ROUNDING * n:
             fault = "the message's factor is not one of so many records: its first number is not their root."
             raise MessageError(fault)

@@ -125,6 +125,8 @@ def notes_on(share: ServerShare, devices: Devices, door: Door) -> Iterator[str]:
             f"{many(door.devices(missing), 'missing report')}: their records are in no effect. If who "
             "reports depends on the arm or on the outcomes, the effects are biased."
         )
+    if withdrawn := sum(devices.withdrawn.values()):
+        yield f"Of the missing reports, {door.devices(withdrawn):,} had been counted and were withdrawn."
     shares = [most / n for most, n in zip(share.largest, share.trial.counts.values(), strict=True) if n]
     if largest := max(shares, default=0.0):
         yield f"The largest share of an arm's records that came from one {one}: {100 * largest:.2g} %."

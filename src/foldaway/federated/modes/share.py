@@ -42,16 +42,19 @@ class Devices(msgspec.Struct, frozen=True):
         enrolled: Devices that have joined.
         reported: Those whose report is durable.
         sites: The units of the sites that have reported, by the sites' names.
+        withdrawn: Devices whose report was counted and then taken out; none of `reported`, and so among the missing.
     """
 
     enrolled: dict[str, int]
     reported: dict[str, int]
     sites: dict[str, int] = {}
+    withdrawn: dict[str, int] = {}
 
-    def with_reports(self, more: Mapping[str, int]) -> Devices:
-        """With so many more reports."""
+    def with_reports(self, more: Mapping[str, int], out: Mapping[str, int]) -> Devices:
+        """With so many more reports, those that are taken out being less; and so many more withdrawn."""
         reported = {arm: n + more.get(arm, 0) for arm, n in self.reported.items()}
-        return msgspec.structs.replace(self, reported=reported)
+        withdrawn = {arm: self.withdrawn.get(arm, 0) + out.get(arm, 0) for arm in self.reported}
+        return msgspec.structs.replace(self, reported=reported, withdrawn=withdrawn)
 
     @property
     def missing(self) -> dict[str, int]:
@@ -86,7 +89,9 @@ class ServerShare:
         trial: The records' tallies.
         replies: The sums of the replies, by arm, once there are some.
         devices: By arm, the devices that have records in the tallies.
-        largest: By arm, the most records that one device or site has sent in a message; 0 where there is none.
+        largest: By arm, the most records that one device or site has sent in a message; 0 where there is none. It
+            stays when that device withdraws.
+        out: Devices that have withdrawn, and are still in all of these; in memory only.
     """
 
     def __init__(
@@ -101,6 +106,7 @@ class ServerShare:
         self.replies = replies
         self.devices = [0] * len(self.plan.arms) if devices is None else list(devices)
         self.largest = [0] * len(self.plan.arms) if largest is None else list(largest)
+        self.out: ServerShare | None = None
         self._most: Floats | None = None  # what is not absurd next to the records here; worked out when it is needed
 
     @classmethod
@@ -139,7 +145,16 @@ class ServerShare:
     def copy(self) -> Self:
         """A share of its own with the same tallies."""
         replies = None if self.replies is None else list(self.replies)
-        return type(self)(self.trial.copy(), replies, self.devices, self.largest)
+        twin = type(self)(self.trial.copy(), replies, self.devices, self.largest)
+        twin.out = None if self.out is None else self.out.copy()
+        return twin
+
+    def settled(self) -> Self:
+        """Without the devices that have withdrawn."""
+        if self.out is None:
+            return self
+        devices = [n - out for n, out in zip(self.devices, self.out.devices, strict=True)]
+        return type(self)(self.trial.without(self.out.trial), self.replies, devices, self.largest)
 
     def code(self, arm: str) -> int:
         """An arm's place in the plan."""
@@ -228,10 +243,14 @@ class ServerShare:
             replies = [a + b for a, b in zip(self.replies, other.replies, strict=True)]
         devices = [a + b for a, b in zip(self.devices, other.devices, strict=True)]
         largest = [max(pair) for pair in zip(self.largest, other.largest, strict=True)]
-        return type(self)(self.trial.merge(other.trial), replies, devices, largest)
+        merged = type(self)(self.trial.merge(other.trial), replies, devices, largest)
+        outs = [share.out for share in (self, other) if share.out is not None]
+        merged.out = outs[0].merge(outs[1]) if len(outs) == 2 else next(iter(outs), None)
+        return merged
 
     def dumps(self) -> bytes:
         """As bytes."""
+        assert self.out is None, "what is written is settled"
         replies = None if self.replies is None else [each.state() for each in self.replies]
         return pack(ShareState(self.trial.dumps(), replies, self.devices, self.largest))
 

@@ -115,12 +115,16 @@ class SumsByGroup(OneRound, SiteMode):
         site.trial.fold_totals(arm, group, records[there].astype(np.int64), sums[there], present[there])
         return site
 
+    def numbers(self, plan: Plan, message: GroupSums) -> Floats:
+        """The sums."""
+        return unpacked(message.sums, _columns(plan))
+
     def check(self, share: ServerShare, message: GroupSums, published: Published | None) -> Floats:
         """The sums, if the plan has the message's arm, group and columns."""
         share.require_few(message)
         if message.group >= share.plan.groups:
             raise MessageError("the message names a group that the plan has not.")
-        sums = unpacked(message.sums, _columns(share.plan))
+        sums = self.numbers(share.plan, message)
         self._require_plausible(share, sums / message.n)
         if share.plan.release is not None and (predictor := predictor_of(share.plan)) is not None:
             y, tilde = np.split(sums / message.n, 2)

@@ -15,9 +15,13 @@ from foldaway.numerics.block import Block, Floats, Shape
 from foldaway.numerics.linalg import append_rows
 from foldaway.tallies.moments.factor import Factor
 from foldaway.tallies.moments.frame import Frame
+from foldaway.tallies.moments.scores import Scores
 from foldaway.tallies.moments.tally import Kind, Tally
 
 Kinds = dict[str, Kind]
+
+# When records are taken out, this share of a column's length is rounding.
+_ROUNDING = 1e-6
 
 
 class ArmState(msgspec.Struct):
@@ -97,6 +101,24 @@ class ArmTally:
         tallies = {name: tally + moved.tallies[name] for name, tally in there.tallies.items()}
         return replace(there, factor=there.factor + moved.factor, tallies=tallies).in_own_frame_if_doubled()
 
+    def without(self, other: Self) -> Self:
+        """The tallies without records that are in them, in the frame that the others make."""
+        if not other.n:
+            return self
+        if self.n == other.n:
+            return self.empty(self.shape, self.kinds)
+        there = self.rebase(Frame.of(self.raw_factor(), self.shape, self.n))
+        gone = other.rebase(there.frame)
+        tallies: dict[str, Tally] = {}
+        for name, tally in there.tallies.items():
+            taken = gone.tallies[name]
+            assert isinstance(tally, Scores)  # devices have no other tallies
+            assert isinstance(taken, Scores)
+            tallies[name] = tally.without(taken)
+        left = replace(there, factor=there.factor.without(gone.factor), tallies=tallies)
+        lengths, before = (np.linalg.norm(arm.raw_factor(), axis=0) for arm in (left, there))
+        return left._with_zeros(np.flatnonzero(lengths < _ROUNDING * before).tolist())
+
     def rebase(self, frame: Frame) -> Self:
         """The same tallies in another frame."""
         return self._mapped(self.frame.change_to(frame), frame)
@@ -114,11 +136,15 @@ class ArmTally:
         pooled = self.pooled.union(columns)
         if pooled == self.pooled or not self.n:
             return replace(self, pooled=pooled)
+        return replace(self._with_zeros(sorted(pooled)), pooled=pooled)
+
+    def _with_zeros(self, columns: list[int]) -> Self:
+        """In a frame of its own records, as if these columns had been zero in all of them."""
         F = self.frame.F.copy(order="F")
-        F[:, sorted(pooled)] = 0
+        F[:, columns] = 0
         R = append_rows(np.zeros_like(F, order="F"), self.factor.R @ F)
         frame = Frame.of(R, self.shape, self.n)
-        return replace(self._mapped(Frame(F, self.n).change_to(frame), frame), pooled=pooled)
+        return self._mapped(Frame(F, self.n).change_to(frame), frame)
 
     def kept(self) -> dict[str, int]:
         """How many numbers are kept, by part, whatever the number of records."""

@@ -121,6 +121,11 @@ class Arms:
     def __add__(self, other: Self) -> Self:
         return replace(self, by_arm=tuple(a + b for a, b in zip(self.by_arm, other.by_arm, strict=True)))
 
+    def without(self, other: Self) -> Self:
+        """The same without clusters that are in them."""
+        by_arm = (mine.without(gone) for mine, gone in zip(self.by_arm, other.by_arm, strict=True))
+        return replace(self, by_arm=tuple(by_arm))
+
     def turned(self, plan: Plan, places: Sequence[int]) -> Self:
         """The same under a plan that has its arms in another order."""
         return type(self)(plan, tuple(self.by_arm[place] for place in places))

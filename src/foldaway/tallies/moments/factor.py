@@ -20,6 +20,9 @@ _TALL = 16
 # length once the columns before it are taken out: then squaring costs less than two digits in the worst case.
 _INDEPENDENT = 0.05
 
+# When rows are taken out, this share of a squared length is rounding.
+_LEFT = 1e-12
+
 
 @dataclass(slots=True)
 class Factor:
@@ -56,6 +59,21 @@ class Factor:
     def __add__(self, other: Self) -> Self:
         """The factor of both sets of rows."""
         return type(self)(self.n + other.n, append_rows(self.R, other.R))
+
+    def without(self, other: Self) -> Self:
+        """The factor without rows that are in it; both in a frame in which its own rows are nearly orthonormal.
+
+        There, forming Gram matrices costs no digits. What is left of a direction that only these rows had is rounding.
+        """
+        gram = self.R.T @ self.R
+        least = _LEFT * np.diag(gram)
+        gram -= other.R.T @ other.R
+        R = np.zeros_like(self.R)
+        for i, pivot in enumerate(least):
+            if gram[i, i] > pivot:
+                R[i, i:] = gram[i, i:] / np.sqrt(gram[i, i])
+                gram[i:, i:] -= np.outer(R[i, i:], R[i, i:])
+        return type(self)(self.n - other.n, R)
 
     def rebase(self, B: Floats) -> Self:
         """R B is again triangular, for B is."""

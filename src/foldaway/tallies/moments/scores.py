@@ -82,6 +82,10 @@ class Scores:
         """The tally of both sets of clusters."""
         return type(self)(self.shape, self.n + other.n, self.clusters + other.clusters, self.sums + other.sums)
 
+    def without(self, other: Self) -> Self:
+        """The tally without clusters that are in it."""
+        return type(self)(self.shape, self.n - other.n, self.clusters - other.clusters, self.sums - other.sums)
+
     def rebase(self, B: Floats) -> Self:
         """With w = Bx'x and t = b'x + c y: vech(w w') = P v and w t = C v + c Bx's."""
         k = self.shape.regressors
