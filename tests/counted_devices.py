@@ -54,6 +54,7 @@ class Simulated:
         self.moments = DeviceMoments.of(new_number(), self.arm, self.n, self.triangle(j))
         self.scores: bytes | None = None
         self.states: dict[str, Any] = {}
+        self.withdrew = False
 
     def triangle(self, j: int) -> Any:
         """The factor of as many records with the mean j and some spread."""
@@ -66,6 +67,7 @@ class Simulated:
         return np.column_stack([np.ones(self.n), j + half])
 
     def message(self, kind: str) -> bytes:
+        self.withdrew |= kind == "withdrawals"
         if kind == "enrolments":
             return encoded(Enrolment(self.number, self.arm))
         if kind == "moments":

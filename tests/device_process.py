@@ -30,9 +30,13 @@ class DeviceNursery:
         records: Sequence[dict[str, Any]],
         seconds: float,
         in_between: bool,
+        withdraws: bool,
     ) -> int:
-        """A device that records what it has not recorded yet, and reports until it is settled, or for so long."""
-        life = [str(folder), str(plan), address, token, list(records), seconds, in_between]
+        """A device that records what it has not recorded yet, and reports until it is settled, or for so long.
+
+        One that withdraws does so when it has reported.
+        """
+        life = [str(folder), str(plan), address, token, list(records), seconds, in_between, withdraws]
         return self._ask(life)
 
     def wait(self, pid: int) -> int:
@@ -60,7 +64,14 @@ SETTLED, UNSETTLED = 0, 3
 
 
 def live(
-    folder: str, plan: str, server: str, token: str, records: list[dict[str, Any]], seconds: float, in_between: bool
+    folder: str,
+    plan: str,
+    server: str,
+    token: str,
+    records: list[dict[str, Any]],
+    seconds: float,
+    in_between: bool,
+    withdraws: bool,
 ) -> int:
     """One life of a device; its exit code."""
     import time
@@ -68,14 +79,17 @@ def live(
     from foldaway_device import Device, ServerError
 
     device = Device.open(server, token=token, plan=Path(plan), store=folder)
-    for record in records[device.status.records :]:
+    for record in records[device.status.records :] if device.status.state in ("new", "enrolled") or in_between else []:
         device.record(record)
         if in_between:
             device.report(timeout=5.0)
     until = time.monotonic() + seconds
     while True:
         try:
-            if device.report(timeout=5.0).settled:
+            status = device.report(timeout=5.0, keep_report=True)
+            if withdraws and status.state in ("pending", "counted"):
+                status = device.withdraw(timeout=5.0)
+            if status.settled:
                 return SETTLED
         except ServerError as refused:
             if refused.status is not None and refused.status < 500:

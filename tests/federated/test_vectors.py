@@ -60,4 +60,8 @@ def test_the_server_takes_every_message(case: dict[str, Any]) -> None:
         mode.fold(share, [message], [mode.check(share, message, None)], None)
         with pytest.raises(MessageError):
             decoded(json.dumps({**device[kind], "more": 1}).encode(), type(mode.longest(plan)[0]))
+        if mode.withdraws:  # by the same bytes
+            share.out = share.out or ServerShare.of(plan)
+            mode.fold(share.out, [message], [mode.numbers(plan, message)], None)
     assert sum(share.devices) == len(case["devices"])
+    assert share.settled().n == (0 if mode.withdraws else share.n)

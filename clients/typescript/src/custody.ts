@@ -1,8 +1,10 @@
 /** What a device holds of one trial, changed a step at a time, and never with records that were kept for too long. */
 import { StateError } from "./errors.js"
-import type { Kept, Last, State, Step, Store } from "./stores/store.js"
+import type { Ended, Kept, Last, State, Step, Store } from "./stores/store.js"
 
-const ENDED: readonly string[] = ["counted", "missed", "expired", "expired while pending"]
+const ENDED: readonly string[] = [
+  "counted", "missed", "withdrawn", "withdrawn too late", "expired", "expired while pending",
+] satisfies Ended[]
 
 export type Standing = "new" | "enrolled" | "pending" | Last | "forgotten"
 
@@ -10,12 +12,18 @@ export type Standing = "new" | "enrolled" | "pending" | Last | "forgotten"
 export interface Status {
   readonly trial: string
   /** `new`: the server does not know of it. `enrolled`: the server waits for its report. `pending`: its report waits
-   * for others at the server. `leaving`: all but its report is forgotten. The others are how a device ends. */
+   * for others at the server. `leaving`: all but its report is forgotten. `withdrawing`: its withdrawal waits for others.
+   * The others are how a device ends. */
   readonly state: Standing
   /** How many records were taken. */
   readonly records: number
   /** Whether reporting again would change nothing. */
   readonly settled: boolean
+}
+
+/** Whether a device has nothing to send. */
+export function nothing({ state, records, settled }: Status): boolean {
+  return settled || (records === 0 && state !== "leaving" && state !== "withdrawing")
 }
 
 /** The trial was forgotten. */
@@ -33,7 +41,7 @@ export class Custody {
    */
   async change<T>(step: (state: State) => { change?: Partial<State>; answer: T }): Promise<T> {
     const done = await this.store.change<{ answer: T } | { thrown: unknown }>(this.trial, (kept) => {
-      let now: State | undefined
+      let now: Kept | undefined
       try {
         const state = this.#held(kept)
         if (state !== kept) now = state // expired, which stays so whatever comes next
@@ -57,16 +65,38 @@ export class Custody {
       return statusOf(this.trial, await this.state())
     } catch (error) {
       if (!(error instanceof Forgotten)) throw error
-      return { trial: this.trial, state: "forgotten", records: 0, settled: true }
+      return statusOf(this.trial, { forgotten: "" })
     }
   }
 
-  /** The device's part is over, and what it kept of its records goes. What ended before stays as it ended. */
-  async end(stage: "counted" | "missed"): Promise<void> {
-    await this.change((state) => ({
-      ...(ENDED.includes(state.stage) ? {} : { change: { stage, ...NOTHING } }),
-      answer: undefined,
-    }))
+  /** The device's part is over, and what it kept of its records goes; all of it, if it is leaving. What ended before stays
+   * as it ended, and whoever withdraws has only that to do. */
+  async end(stage: "counted" | "missed" | "withdrawn" | "withdrawn too late"): Promise<Status> {
+    return await this.store.change(this.trial, (kept) => {
+      const state = this.#held(kept)
+      const status = (state: Kept) => statusOf(this.trial, state)
+      if ("forgotten" in state || ENDED.includes(state.stage)) return { kept: state, answer: status(state) }
+      if ((state.stage === "withdrawing") !== stage.startsWith("withdrawn")) return { answer: status(state) }
+      const kept_ = stage === "counted" && state.keep ? { sums: [] } : NOTHING
+      const ended: Kept = leaves(state) ? { forgotten: state.fingerprint } : { ...state, stage, ...kept_ }
+      return { kept: ended, answer: status(ended) }
+    })
+  }
+
+  /** Be withdrawn, if no report was made; else have it to take out.
+   *
+   * @throws StateError if the report may be counted, and is kept no longer.
+   */
+  async withdraw(): Promise<void> {
+    await this.change((state) => {
+      const { stage, report } = state
+      if (stage === "collecting") return { change: { stage: "withdrawn", ...NOTHING }, answer: undefined }
+      if (report !== "") return { change: { stage: "withdrawing" }, answer: undefined }
+      if (stage !== "counted" && stage !== "expired while pending") return { answer: undefined }
+      throw new StateError(
+        "the report cannot be withdrawn, because this device did not keep it: report({ keepReport: true }) keeps it.",
+      )
+    })
   }
 
   /** Delete everything but a mark; or, if `keepReport`, all but a report that is not known to be safe. */
@@ -75,18 +105,19 @@ export class Custody {
       if (kept !== undefined && kept !== "damaged" && "forgotten" in kept) return { answer: undefined }
       if (keepReport && kept !== undefined && kept !== "damaged") {
         const state = expired(kept)
-        if (!("forgotten" in state) && state.report) {
-          return { kept: { ...state, stage: "leaving", identity: "", records: 0, sums: [] }, answer: undefined }
+        if (!("forgotten" in state) && state.report && state.stage !== "counted") {
+          const stage = state.stage === "withdrawing" ? state.stage : "leaving"
+          return { kept: { ...state, stage, identity: "", records: 0, sums: [] }, answer: undefined }
         }
       }
       return { kept: { forgotten: fingerprint }, answer: undefined }
     })
   }
 
-  #held(kept: Kept | "damaged" | undefined): State {
+  #held(kept: Kept | "damaged" | undefined): Kept {
     if (kept === undefined) throw new StateError("the storage was cleared, and with it all that this device knew: open it again.")
     if (kept === "damaged") throw new StateError("what this device kept cannot be read: forget() deletes it.")
-    return expired(kept) as State
+    return expired(kept)
   }
 
   #gone(): Forgotten {
@@ -99,8 +130,14 @@ const NOTHING = { sums: [], report: "", until: 0 } as const
 /** What is kept, without records that were kept for too long. */
 export function expired(kept: Kept): Kept {
   if ("forgotten" in kept || kept.until === 0 || Date.now() / 1000 <= kept.until) return kept
-  if (kept.stage === "leaving") return { forgotten: kept.fingerprint }
+  if (kept.stage === "counted") return { ...kept, ...NOTHING } // the report that it kept
+  if (leaves(kept)) return { forgotten: kept.fingerprint }
   return { ...kept, stage: kept.report ? "expired while pending" : "expired", ...NOTHING }
+}
+
+/** Whether it has forgotten all but the message that it still has to send. */
+function leaves({ stage, identity }: State): boolean {
+  return stage === "leaving" || (stage === "withdrawing" && identity === "")
 }
 
 /** Delete the records of all trials that were kept for too long. */
@@ -114,7 +151,8 @@ export async function sweep(store: Store): Promise<void> {
   }
 }
 
-export function statusOf(trial: string, state: State): Status {
+function statusOf(trial: string, state: Kept): Status {
+  if ("forgotten" in state) return { trial, state: "forgotten", records: 0, settled: true }
   const { stage, records, enrolled } = state
   const standing = stage === "reporting" ? "pending" : stage === "collecting" ? (enrolled ? "enrolled" : "new") : stage
   return { trial, state: standing, records, settled: ENDED.includes(standing) }

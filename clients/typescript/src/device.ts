@@ -1,6 +1,6 @@
 /** A device: its arm, its records, its one report. What it keeps survives restarts, and kills at any moment. */
 import { base64, fromBase64, randomBytes, utf8 } from "./bytes.js"
-import { Custody, type Status, sweep } from "./custody.js"
+import { Custody, type Status, nothing, sweep } from "./custody.js"
 import { type Drawn, draw } from "./draws.js"
 import { PlanError, RecordError, ServerError, StateError } from "./errors.js"
 import { Link, clock, pauses, sleep, trialAddress } from "./link.js"
@@ -127,16 +127,35 @@ export class Device {
    * status is settled: nothing is ever counted twice.
    *
    * @param wait Seconds to go on asking until the status is settled.
+   * @param keepReport Keep the report also when it is counted, as long as the plan allows, to be able to `withdraw` it.
    * @throws ServerError if the server cannot be reached, or refuses. The device keeps what it has.
    */
-  async report({ wait = 0 }: { wait?: number } = {}): Promise<Status> {
+  async report({ wait = 0, keepReport = false }: { wait?: number; keepReport?: boolean } = {}): Promise<Status> {
+    if (keepReport && !(await this.status()).settled) {
+      await this.#custody.change(() => ({ change: { keep: true }, answer: undefined }))
+    }
+    return await this.#tell(wait)
+  }
+
+  /** Take the device out of the trial: until the trial ends, effects are as if it had never reported. A report that was
+   * counted is taken out together with others that come. Call it again, or `report`, until the status is settled.
+   *
+   * @param wait Seconds to go on asking until the status is settled.
+   * @throws StateError if the report may be counted, and the device has not kept it.
+   * @throws ServerError if the server cannot be reached, or refuses. The device will withdraw when it is called again.
+   */
+  async withdraw({ wait = 0 }: { wait?: number } = {}): Promise<Status> {
+    await this.#custody.withdraw()
+    return await this.#tell(wait)
+  }
+
+  async #tell(wait: number): Promise<Status> {
     const until = clock() + wait
     const reporting = this.#reporting
     if (reporting === undefined) return await this.status()
     for (const pause of pauses(0.2, 30)) {
       const status = await reporting.report(this.#drawn, Math.max(clock() + this.#patience, until))
-      const nothing = status.records === 0 && status.state !== "leaving"
-      if (status.settled || nothing || clock() + pause > until) return status
+      if (nothing(status) || clock() + pause > until) return status
       await sleep(pause)
     }
     throw new Error("unreachable")

@@ -1,6 +1,6 @@
 /** What a device tells its server: that it takes part, and its one report, which is sent until it is durable. */
 import { sha256 } from "./bytes.js"
-import type { Custody, Status } from "./custody.js"
+import { type Custody, type Status, nothing } from "./custody.js"
 import type { Drawn } from "./draws.js"
 import { PlanError, ServerError } from "./errors.js"
 import { type Link, clock } from "./link.js"
@@ -34,10 +34,11 @@ export class Reporting {
    * @throws ServerError if the server cannot be reached, or refuses. The device keeps what it has.
    */
   async report(drawn: Drawn | undefined, until: number): Promise<Status> {
-    let status = await this.custody.status()
-    const nothing = status.records === 0 && status.state !== "leaving"
-    if (status.settled || nothing) return status
+    const status = await this.custody.status()
+    if (nothing(status)) return status
+    const withdrawing = status.state === "withdrawing"
     try {
+      if (withdrawing) return await this.#withdraw(until)
       if (drawn !== undefined && status.state !== "leaving") {
         try {
           await this.enrol(drawn.arm, until)
@@ -46,12 +47,17 @@ export class Reporting {
         }
         await this.#make(drawn)
       }
-      status = await this.#deliver(until)
+      return await this.#deliver(until)
     } catch (refused) {
       if (!has(refused, ENDED)) throw refused
-      status = await this.#over("missed")
+      return await this.custody.end(withdrawing ? "withdrawn too late" : "missed")
     }
-    return status
+  }
+
+  async #withdraw(until: number): Promise<Status> {
+    const { report } = await this.custody.state()
+    const durable = report === "" || (await this.#send("withdrawals", report, until))
+    return durable ? await this.custody.end("withdrawn") : await this.custody.status()
   }
 
   /** Make the report, which takes the records' place, unless it is made. */
@@ -70,26 +76,22 @@ export class Reporting {
   }
 
   async #deliver(until: number): Promise<Status> {
-    const { report } = await this.custody.state()
-    if (report === "") return await this.custody.status() // another tab was faster, or its time was up
-    let durable: boolean
-    try {
-      durable = await this.#post("reports", report, until)
-    } catch (refused) {
-      if (!has(refused, UNKNOWN)) throw refused
-      // A server that crashed may have lost an enrolment that it had not made durable.
-      await this.#enrolled(false)
-      await this.enrol((JSON.parse(report) as { arm: string }).arm, until)
-      durable = await this.#post("reports", report, until)
-    }
-    return durable ? await this.#over("counted") : await this.custody.status()
+    const { report, stage } = await this.custody.state()
+    const there = report !== "" && (stage === "reporting" || stage === "leaving") // another tab may have been faster
+    const durable = there && (await this.#send("reports", report, until))
+    return durable ? await this.custody.end("counted") : await this.custody.status()
   }
 
-  /** The device's part is over: what it kept goes, and all of it if it is leaving. */
-  async #over(how: "counted" | "missed"): Promise<Status> {
-    if ((await this.custody.status()).state === "leaving") await this.custody.forget(this.plan.fingerprint, false)
-    else if ((await this.custody.status()).state !== "forgotten") await this.custody.end(how)
-    return await this.custody.status()
+  async #send(kind: "reports" | "withdrawals", report: string, until: number): Promise<boolean> {
+    try {
+      return await this.#post(kind, report, until)
+    } catch (refused) {
+      if (!has(refused, UNKNOWN)) throw refused
+    }
+    // A server that crashed may have lost an enrolment that it had not made durable.
+    await this.#enrolled(false)
+    await this.enrol((JSON.parse(report) as { arm: string }).arm, until)
+    return await this.#post(kind, report, until)
   }
 
   async #enrolled(enrolled: boolean): Promise<void> {

@@ -11,7 +11,11 @@ async function done([name, what, ...rest]: Words): Promise<unknown> {
   if (what === "open") {
     const device = await Device.open(rest[0] as string, rest[1] as DeviceOptions)
     devices.set(name, device)
-    return (await device.status()).state === "forgotten" ? null : device.arm
+    try {
+      return device.arm
+    } catch {
+      return null // it has forgotten
+    }
   }
   if (what === "sender") {
     senders.set(name, new Sender(rest[0] as string, rest[1] as SenderOptions))
@@ -30,7 +34,9 @@ async function done([name, what, ...rest]: Words): Promise<unknown> {
       for (const record of rest[0] as Record<string, unknown>[]) await device.record(record)
       return null
     case "report":
-      return await device.report(rest[0] as { wait?: number })
+      return await device.report(rest[0] as { wait?: number; keepReport?: boolean })
+    case "withdraw":
+      return await device.withdraw(rest[0] as { wait?: number })
     case "forget":
       return await device.forget(rest[0] as { keepReport?: boolean })
   }

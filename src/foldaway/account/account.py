@@ -193,7 +193,7 @@ class Account(Generic[T, R]):
                 self.fall_back()
                 raise
             durable = self._written(self.live, self.reached)
-        self._begin(durable, self.live)
+        self._begin(durable, durable.tallies.copy())
 
     def bring(self, more: T, reached: R) -> None:
         """Make durable at once what is of a cohort by itself; what is pending stays pending.

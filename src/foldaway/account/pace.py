@@ -90,4 +90,6 @@ class Waiting:
         if self.alone or not (on_tick or self.pace.at_once):
             return self.alone
         self.came(Newcomers(), pending)
-        return self._full is not None and pending.records >= self._full + self._beyond
+        if self._full is None or not may_write(self._settings, pending):  # a device may have withdrawn since
+            return False
+        return pending.records >= self._full + self._beyond

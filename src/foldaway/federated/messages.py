@@ -33,8 +33,8 @@ Numbers = Annotated[bytes, msgspec.Meta(max_length=MOST_BYTES)]
 
 Stage = Literal["open", "replying", "ended"]
 
-Kind = Literal["enrolments", "moments", "reports"]
-"""The three that a device sends; a mode says what a report is."""
+Kind = Literal["enrolments", "moments", "reports", "withdrawals"]
+"""The four that a device sends; a mode says what a report is, and a withdrawal is the same message once more."""
 
 
 class DeviceMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

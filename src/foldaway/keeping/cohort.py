@@ -83,10 +83,12 @@ class Census(msgspec.Struct, frozen=True):
     Attributes:
         arms: By arm, the records in each group of units; a single number where units themselves are counted.
         by_group: Whether there are groups: as many units, at least, as groups have records.
+        gone: By arm, the units that were counted once, and have withdrawn.
     """
 
     arms: dict[str, list[int]]
     by_group: bool = False
+    gone: dict[str, int] = {}
 
     @property
     def most(self) -> int:
@@ -98,11 +100,17 @@ class Census(msgspec.Struct, frozen=True):
         """All of them: records, or units where these are counted."""
         return sum(sum(cells) for cells in self.arms.values())
 
+    @property
+    def moved(self) -> int:
+        """How many have ever come, and gone."""
+        return self.total + 2 * sum(self.gone.values())
+
     def __add__(self, other: Census) -> Census:
         """Of both, which are of one plan."""
         return Census(
             {arm: [a + b for a, b in zip(cells, other.arms[arm], strict=True)] for arm, cells in self.arms.items()},
             self.by_group,
+            {arm: n + other.gone.get(arm, 0) for arm, n in self.gone.items()},
         )
 
     def grown_by(self, cohort: int, since: Census | None) -> bool:
@@ -141,7 +149,7 @@ class Told(msgspec.Struct, frozen=True):
 def may_tell(settings: CohortSettings, now: Census, last: Census | None, *, growth: float = GROWTH) -> bool:
     """Whether effects may be told, after those of the last census.
 
-    Every arm has units enough, in all and among those who are new, or none of these are new; and the trial has grown by
+    Every arm has units enough, in all and among those by which it has grown, or is the same; and the trial has grown by
     a cohort and by a share.
 
     Example:
@@ -152,10 +160,11 @@ def may_tell(settings: CohortSettings, now: Census, last: Census | None, *, grow
     """
     # Groups cannot show more units than there are groups: then all of them must have somebody.
     least = min(settings.smallest_cell, now.most)
-    before = 0 if last is None else last.total
+    before, gone = (0, {}) if last is None else (last.total, last.gone)
+    same = {arm for arm, units in now.units(last).items() if units == 0 and now.gone.get(arm, 0) == gone.get(arm, 0)}
     return (
         all(units >= least for units in now.units().values())
-        and all(units == 0 or units >= least for units in now.units(last).values())
+        and all(arm in same or units >= least for arm, units in now.units(last).items())
         and now.grown_by(settings.cohort, last)
         and now.total - before >= growth * before
     )

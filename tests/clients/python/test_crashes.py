@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from devices import Hosted, assert_as_kept_rows
 from foldaway_device import Device
 from served import Served
 from servers import Nursery
+from sizes import mostly_slow
 
 pytestmark = pytest.mark.once
 
@@ -64,6 +65,7 @@ class Crowd:
             for i in range(DEVICES)
         ]
         self.ended: Counter[int] = Counter()
+        self.leavers: set[int] = set()
 
     def rows(self) -> pd.DataFrame:
         """All that was recorded, with the arms that the devices have."""
@@ -82,6 +84,7 @@ class Crowd:
             self.records[device],
             seconds,
             self.plan.mode == "scores",
+            device in self.leavers,
         )
 
     def live(self, device: int, trial: Hosted, *, killed: bool) -> bool:
@@ -135,6 +138,32 @@ def test_whoever_is_killed_is_counted_once(
         assert_as_kept_rows(trial.effects(), kept, crowd.rows())
 
 
+@pytest.mark.parametrize("mode", mostly_slow(["sums", "delta", "one-message"], "sums"))
+def test_whoever_withdraws_and_is_killed_is_not_counted(
+    mode: str, tmp_path: Path, device_nursery: DeviceNursery, served_from: Nursery
+) -> None:
+    plan = plan_of(mode)
+    crowd = next(
+        found
+        for seed in range(100)
+        if both_arms(found := Crowd(made(tmp_path / f"{seed}"), plan, device_nursery, seed))
+    )
+    with Served(tmp_path / "server", served_from, unrounded=True) as server:
+        trial = Hosted(server, plan)
+        _until_sent(crowd, trial)
+        by_arm = crowd.rows().drop_duplicates("unit").groupby("group")["unit"]
+        crowd.leavers = {unit for _, units in by_arm for unit in units.iloc[5:]}
+        _rough(crowd, trial, server, sorted(crowd.leavers))
+        _until_sent(crowd, trial)
+        about = trial.end(deadline=0)["federated"]
+        _until_sent(crowd, trial)
+        states = [Device.open(crowd.file, store=folder).status.state for folder in crowd.folders]
+        assert states == ["withdrawn" if device in crowd.leavers else "counted" for device in range(DEVICES)]
+        assert sum(about["reported"].values()) == DEVICES - len(crowd.leavers)
+        rows = crowd.rows()
+        assert_as_kept_rows(trial.effects(), with_unit(plan), rows[~rows["unit"].isin(crowd.leavers)])
+
+
 def made(folder: Path) -> Path:
     folder.mkdir(mode=0o700)
     return folder
@@ -147,12 +176,12 @@ def with_unit(plan: fa.Plan) -> fa.Plan:
     return fa.Plan(**{**settings, "federated": None, "moments": {}, "unit": "unit", "records_per_unit": "together"})
 
 
-def _rough(crowd: Crowd, trial: Hosted, server: Served) -> None:
+def _rough(crowd: Crowd, trial: Hosted, server: Served, among: Sequence[int] = range(DEVICES)) -> None:
     """Lives that are cut short, and now and then the coordinator's."""
     for turn in range(KILLS):
-        crowd.live(crowd.chance.randrange(DEVICES), trial, killed=True)
+        crowd.live(crowd.chance.choice(among), trial, killed=True)
         if turn % 10 == 9:
-            pid = crowd.start(crowd.chance.randrange(DEVICES), trial, 5.0)
+            pid = crowd.start(crowd.chance.choice(among), trial, 5.0)
             time.sleep(crowd.chance.uniform(0, 0.1))
             server.kill()
             server.start()

@@ -296,6 +296,48 @@ def test_forgetting(server: Served, node_package: Path, tmp_path: Path) -> None:
     assert sum(trial.end()["federated"]["reported"].values()) == 13
 
 
+@pytest.mark.parametrize("mode", mostly_slow(["sums", "delta", "one-message"], "sums"))
+def test_withdrawing(mode: str, server: Served, node_package: Path, tmp_path: Path) -> None:
+    trial = hosted(server, f"withdrawn-{mode}", mode)
+    with Driven(node_package) as node:
+        for name in ("early", "pending", "mine", "leaving", "lost", "late"):
+            node.ask(name, "open", trial.address, options(trial, tmp_path / name))
+            node.ask(name, "record", [{"y": 1000.0}])
+        assert node.ask("early", "withdraw")["state"] == "withdrawn"
+        with pytest.raises(Refused, match="this device is withdrawn"):
+            node.ask("early", "record", [{"y": 1.0}])
+        assert node.ask("pending", "report")["state"] == "pending"
+        assert node.ask("pending", "withdraw")["state"] == "withdrawn"
+        for name in ("mine", "leaving", "lost", "late"):
+            node.ask(name, "report", {"keepReport": name != "lost"})
+        arms = company(node, trial, tmp_path / "company")
+        for name in ("mine", "leaving", "lost", "late"):
+            assert node.ask(name, "report")["state"] == "counted"
+        assert json.loads(kept(tmp_path / "mine")["report"])["n"] == 1
+        assert kept(tmp_path / "lost")["report"] == ""
+        with pytest.raises(Refused, match="did not keep it"):
+            node.ask("lost", "withdraw")
+        for name in ("mine", "leaving"):
+            assert node.ask(name, "withdraw")["state"] == "withdrawing"
+        node.ask("leaving", "forget", {"keepReport": True})
+        assert kept(tmp_path / "leaving")["identity"] == ""
+        assert node.ask("leaving", "withdraw")["state"] == "withdrawing"
+    with Driven(node_package) as node:  # another day
+        node.ask("mine", "open", trial.address, options(trial, tmp_path / "mine"))
+        node.ask("leaving", "open", trial.address, options(trial, tmp_path / "leaving"))
+        more = company(node, trial, tmp_path / "more")
+        for _ in range(2):
+            assert node.ask("mine", "report")["state"] == "withdrawn"
+            assert node.ask("leaving", "report")["state"] == "forgotten"
+        assert kept(tmp_path / "mine")["report"] == ""
+        answer = trial.end()
+        node.ask("late", "open", trial.address, options(trial, tmp_path / "late"))
+        assert node.ask("late", "withdraw")["state"] == "withdrawn too late"
+    reported = answer["federated"]["reported"]
+    assert sum(reported.values()) == len(arms) + len(more) + 2  # lost and late
+    assert sum(answer["federated"]["withdrawn"].values()) == 2
+
+
 def test_too_late_it_has_missed_the_trial(server: Served, node_package: Path, tmp_path: Path) -> None:
     trial, mine = hosted(server, "late"), tmp_path / "mine"
     with Driven(node_package) as node:

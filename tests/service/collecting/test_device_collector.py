@@ -74,8 +74,10 @@ class Schedule:
             device.told(kind, outcome)
 
     def step(self, kinds: list[str]) -> None:
-        some = self.random.sample(self.devices, self.random.randint(1, 4))
         kind = self.random.choice(kinds)
+        # The first of them stay, whatever comes.
+        of = self.devices[4:] if kind == "withdrawals" else self.devices
+        some = self.random.sample(of, self.random.randint(1, 4))
         if kind == "reports" and self.plan.mode == "scores":
             some = [device for device in some if device.scores is not None]
         if self.random.random() < 0.2:
@@ -104,11 +106,11 @@ class Schedule:
 def assert_counted_once_in_one_round(store: Store, seed: int, mode: str) -> None:
     schedule = Schedule(store, seed, mode)
     for _ in range(25):
-        schedule.step(["enrolments", "enrolments", "reports", "reports", "reports"])
+        schedule.step(["enrolments", "enrolments", "reports", "reports", "reports", "withdrawals"])
     if schedule.random.random() < 0.5:
         schedule.end(EndRequest(deadline=1000.0, without_effects=True))
         for _ in range(8):
-            schedule.step(["enrolments", "reports", "reports"])
+            schedule.step(["enrolments", "reports", "reports", "withdrawals"])
     answer = schedule.end(EndRequest(deadline=0.0, without_effects=True))
     assert answer.final
     check(schedule, answer, schedule.counted(answer.records), "reports")
@@ -152,8 +154,10 @@ def assert_counted_once_with_scores(store: Store, seed: int) -> None:
 def check(schedule: Schedule, answer: Answer, counted: set[int], kind: str) -> None:
     durable = {j for j, device in enumerate(schedule.devices) if device.states.get(kind) == "durable"}
     late = {j for j, device in enumerate(schedule.devices) if device.states.get(kind) == "too late"}
-    assert durable <= counted
-    assert not late & counted
+    asked = {j for j, device in enumerate(schedule.devices) if device.withdrew}
+    out = {j for j, device in enumerate(schedule.devices) if device.states.get("withdrawals") == "durable"}
+    assert durable - asked <= counted
+    assert not (late | out) & counted
     assert answer.records == sum(schedule.devices[j].n for j in counted)
     told = answer.federated
     assert told is not None
@@ -294,9 +298,10 @@ def test_a_table_of_numbers_says_whether_they_are_used_and_no_arm(service: Servi
         one(service, plan, "reports", device.message("reports"))
     with store._trials.begin() as connection:
         rows = connection.exec_driver_sql("SELECT * FROM foldaway_numbers WHERE trial = ?", (plan.name,)).all()
-    assert {tuple(row._fields) for row in rows} == {("trial", "number", "used", "arm")}
+    assert {tuple(row._fields) for row in rows} == {("trial", "number", "used", "arm", "report", "shard", "out")}
     assert not {device.number for device in devices} & {row.number for row in rows}
-    assert len({row.arm for row in rows}) == len(devices)  # nobody without their numbers sees which have one arm
+    # Nobody without their numbers sees which have one arm, or what they reported.
+    assert len({row.arm for row in rows}) == len({row.report for row in rows}) == len(devices)
 
 
 def test_sites_and_devices_share_a_trial(service: Service) -> None:

@@ -101,6 +101,7 @@ ROUTES = {
     ("POST", "/v1/trials/known/enrolments"): ["admin", "ingest"],
     ("POST", "/v1/trials/known/moments"): ["admin", "ingest"],
     ("POST", "/v1/trials/known/reports"): ["admin", "ingest"],
+    ("POST", "/v1/trials/known/withdrawals"): ["admin", "ingest"],
     ("GET", "/v1/trials/known/coefficients"): ["admin", "ingest"],
     ("POST", "/v1/trials/known/tallies"): ["admin", "site"],
     ("GET", "/v1/tokens/own"): ["admin", "read", "other read", "red", "blue"],

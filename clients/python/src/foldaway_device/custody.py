@@ -9,7 +9,7 @@ from typing import Literal
 
 from foldaway_device.errors import StateError
 from foldaway_device.state import State, Store
-from foldaway_device.status import Standing, Status
+from foldaway_device.status import ENDED, Standing, Status
 
 
 class Forgotten(StateError):
@@ -70,22 +70,42 @@ class Custody:
             standing = "enrolled" if state.enrolled else "new"
         return Status(self.trial, standing, state.records)
 
-    def end(self, how: Literal["counted", "missed"]) -> Status:
+    def end(self, how: Literal["counted", "missed", "withdrawn", "withdrawn too late"]) -> Status:
         """The device's part is over, and what it kept of its records goes; all of it, if the device is leaving."""
         with self._unexpired() as state:
-            if state.stage == "leaving":
-                state.forget()
-            elif state.stage in ("collecting", "reporting"):  # what has ended stays as it ended
-                state.end(how)
+            # What has ended stays as it ended, and whoever withdraws has only that to do.
+            if (state.stage == "withdrawing") == how.startswith("withdrawn") and state.stage not in ENDED:
+                if state.leaves:
+                    state.forget()
+                else:
+                    state.end(how)
             return self.status_of(state)
+
+    def withdraw(self) -> None:
+        """Be withdrawn, if no report was made; else have it to take out.
+
+        Raises:
+            StateError: The report may be counted, and is kept no longer.
+        """
+        with self.changing() as state:
+            if state.stage == "collecting":
+                state.end("withdrawn")
+            elif state.report:
+                state.stage = "withdrawing"
+            elif state.stage in ("counted", "expired while pending"):
+                raise StateError(
+                    "the report cannot be withdrawn, because this device did not keep it: report(keep_report=True) "
+                    "keeps it until the plan's retention is over."
+                )
 
     def forget(self, *, keep_report: bool) -> None:
         """Delete everything but the mark; or all but a report, or moments, that are not known to be safe."""
         try:
             with self._unexpired() as state:
-                if keep_report and (state.report or state.moments):
+                if keep_report and state.stage not in ENDED and (state.report or state.moments):
                     state.drop()
-                    state.stage, state.identity, state.records = "leaving", "", 0
+                    state.stage = "withdrawing" if state.stage == "withdrawing" else "leaving"
+                    state.identity, state.records = "", 0
                 else:
                     state.forget()
         except StateError:  # damaged: whatever is in it goes, read or not

@@ -198,7 +198,7 @@ class Device:
 
         self._beside.start(enrol)
 
-    def report(self, *, timeout: float = 10.0, wait: float = 0.0) -> Status:
+    def report(self, *, timeout: float = 10.0, wait: float = 0.0, keep_report: bool = False) -> Status:
         """Send what the plan's mode asks for at this point, once, and say where the device stands.
 
         In mode ``scores``, while the trial is open: the moments of new records; after its end: the scores. In the
@@ -208,9 +208,43 @@ class Device:
         Args:
             timeout: Seconds to wait for the server, at the most, however often it must be asked.
             wait: Seconds to go on asking until the status is settled, if that is longer.
+            keep_report: Keep the report also when it is counted, as long as the plan's `retention` allows, so that
+                the device can `withdraw` it.
 
         Raises:
             ServerError: The server cannot be reached, or refuses. The device keeps what it has.
+        """
+        if keep_report and not self.status.settled:
+            with self._custody.changing() as state:
+                state.keep = True
+        return self._tell(timeout, wait)
+
+    def withdraw(self, *, timeout: float = 10.0, wait: float = 0.0) -> Status:
+        """Take the device out of the trial: until the trial ends, effects are as if it had never reported.
+
+        A report that was counted is taken out together with others that come, or at the trial's end. Call it again, or
+        `report`, in this process or a later one, until the status is settled: nothing is ever taken out twice.
+
+        Args:
+            timeout: Seconds to wait for the server, at the most.
+            wait: Seconds to go on asking until the status is settled, if that is longer.
+
+        Raises:
+            StateError: The report may be counted, and the device has not kept it; or the plan is of mode ``scores``.
+            ServerError: The server cannot be reached, or refuses. The device will withdraw when it is called again.
+        """
+        if mode_of(self._own(self._plan).mode).replies:
+            raise StateError(
+                "devices of the mode scores cannot withdraw, because the other devices' replies depend on it."
+            )
+        self._custody.withdraw()
+        return self._tell(timeout, wait)
+
+    def _tell(self, timeout: float, wait: float) -> Status:
+        """Send what there is to send, and say where the device stands.
+
+        Raises:
+            ServerError: The server cannot be reached, or refuses.
         """
         if self._reporting is None:
             status = self.status
@@ -262,8 +296,7 @@ def _reported(reporting: Reporting, until: float, settled_by: float) -> Status:
     """Where the device stands when it has reported; asked again, until then, as long as that is not settled."""
     for pause in pauses(0.2, 30.0):
         status = reporting.report(until)
-        nothing = not status.records and status.state != "leaving"
-        if status.settled or nothing or time.monotonic() + pause > settled_by:
+        if status.nothing or time.monotonic() + pause > settled_by:
             return status
         time.sleep(pause)
     raise AssertionError

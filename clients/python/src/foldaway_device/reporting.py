@@ -49,9 +49,11 @@ class Reporting:
             ServerError: The server cannot be reached, or refuses. The device keeps what it has.
         """
         status = self._custody.status
-        if status.settled or (not status.records and status.state != "leaving"):
+        if status.nothing:
             return status
         try:
+            if status.state == "withdrawing":
+                return self._withdraw(until)
             if status.state != "leaving":
                 try:
                     self.enrol(until)
@@ -62,7 +64,13 @@ class Reporting:
         except ServerError as refused:
             if refused.status != ENDED:
                 raise
-        return self._custody.end("missed")
+        return self._custody.end("withdrawn too late" if status.state == "withdrawing" else "missed")
+
+    def _withdraw(self, until: float) -> Status:
+        with self._custody.changing() as state:
+            report = state.report
+        durable = not report or self._send(report, until, kind="withdrawals")
+        return self._custody.end("withdrawn") if durable else self._custody.status
 
     def _deliver(self, until: float) -> Status:
         published = None
@@ -78,10 +86,10 @@ class Reporting:
         with self._custody.changing() as state:
             if state.stage == "collecting":
                 self._make(state, published)
-            report = state.report
+            report = state.report if state.stage in ("reporting", "leaving") else ""
         if not report:
             return self._custody.status  # its time was up in between, or nothing of it is in what was published
-        return self._custody.end("counted") if self._send_report(report, until) else self._custody.status
+        return self._custody.end("counted") if self._send(report, until) else self._custody.status
 
     def _make(self, state: State, published: dict[str, Any] | None) -> None:
         """Make the report, which takes the records' place."""
@@ -133,16 +141,16 @@ class Reporting:
             return None
         return found
 
-    def _send_report(self, report: str, until: float) -> bool:
+    def _send(self, report: str, until: float, kind: str = "reports") -> bool:
         try:
-            return self._post("reports", report, until)
+            return self._post(kind, report, until)
         except ServerError as refused:
             if refused.status != UNKNOWN:
                 raise
         # A server that crashed may have lost an enrolment that it had not made durable.
         message = json.loads(report)
         self._enrol(message["number"], message["arm"], until)
-        return self._post("reports", report, until)
+        return self._post(kind, report, until)
 
     def _enrol(self, number: str, arm: str, until: float) -> None:
         self._post("enrolments", json.dumps({"number": number, "arm": arm}), until)

@@ -32,7 +32,8 @@ class State:
         sums: What these came to, until there is a report.
         covered: In mode scores, what the records came to whose moments are durable.
         moments: In mode scores, moments as they are sent, until they are durable.
-        report: The report as it is sent, until it is durable.
+        report: The report as it is sent, until it is durable; or for longer, to be withdrawn.
+        keep: Whether it is kept for that.
         until: When nothing of the records may be kept any longer, in seconds since 1970; 0 before the first.
     """
 
@@ -48,6 +49,7 @@ class State:
     covered: list[float]
     moments: str = ""
     report: str = ""
+    keep: bool = False
     until: float = 0.0
 
     def __init__(self, fingerprint: str, **kept: object) -> None:
@@ -68,10 +70,17 @@ class State:
         """As text."""
         return json.dumps(vars(self))
 
+    @property
+    def leaves(self) -> bool:
+        """Whether it has forgotten all but the message that it still has to send."""
+        return self.stage in ("leaving", "withdrawing") and not self.identity
+
     def end(self, stage: Stage) -> None:
-        """The device's part is over, and nothing stays of what its records came to."""
+        """The device's part is over, and nothing stays of what its records came to but a report that it is to keep."""
         self.drop()
-        self.stage, self.report, self.moments, self.until = stage, "", "", 0.0
+        self.stage, self.moments = stage, ""
+        if not (stage == "counted" and self.keep):
+            self.report, self.until = "", 0.0
 
     def drop(self) -> None:
         """Nothing stays of records that are in no message."""
@@ -87,7 +96,9 @@ class State:
         """End it if what its records came to has been kept for too long; whether it has."""
         if not self.until or now <= self.until:
             return False
-        if self.stage == "leaving":  # it was told to forget, and has waited for its report long enough
+        if self.stage == "counted":  # the report that it kept
+            self.report, self.until = "", 0.0
+        elif self.leaves:  # it was told to forget, and has waited for its report long enough
             self.forget()
         else:  # what was sent may have been counted all the same
             self.end("expired while pending" if self.report or self.moments else "expired")

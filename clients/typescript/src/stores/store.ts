@@ -1,6 +1,9 @@
 /** The contract of a store: what a device keeps of each trial, changed one transaction at a time. */
 
-export type Last = "leaving" | "counted" | "missed" | "expired" | "expired while pending"
+export type Last = "leaving" | "withdrawing" | Ended
+
+/** The ways in which a device ends. */
+export type Ended = "counted" | "missed" | "withdrawn" | "withdrawn too late" | "expired" | "expired while pending"
 
 export interface State {
   /** The plan as it was served. */
@@ -16,8 +19,10 @@ export interface State {
   readonly records: number
   /** What they came to, until there is a report. */
   readonly sums: readonly number[]
-  /** The report as it is sent, until it is known to be durable. */
+  /** The report as it is sent, until it is known to be durable; or for longer, to be withdrawn. */
   readonly report: string
+  /** Whether it is kept for that. */
+  readonly keep?: boolean
   /** When nothing of the records may be kept any longer, in seconds since 1970; 0 before the first. */
   readonly until: number
 }

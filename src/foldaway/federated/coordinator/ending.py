@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -68,8 +69,9 @@ class Situation(NamedTuple):
         stage: As the database has it, and so are the next two.
         ending: How it is ending, unless it is open.
         devices: Who has joined, and whose report is durable.
-        pending: Reports that wait in this server's memory for their cohort, by arm.
+        pending: Reports that wait in this server's memory for their cohort, by arm; less those to be taken out.
         now: The time, in seconds since 1970.
+        out: Withdrawals that wait there, by arm.
     """
 
     stage: Stage
@@ -77,6 +79,7 @@ class Situation(NamedTuple):
     devices: Devices
     pending: Counter[str]
     now: float
+    out: Mapping[str, int] = MappingProxyType({})
 
     @property
     def is_over(self) -> bool:
@@ -145,7 +148,7 @@ class Course:
         elif seen.is_over:
             why = self.too_few_reports(seen.devices, self._countable(seen))
         # If every enrolled device still sends its report.
-        elif few := self.too_few_reports(seen.devices, Counter(seen.devices.reported) | Counter(seen.devices.enrolled)):
+        elif few := self.too_few_reports(seen.devices, self._most(seen.devices)):
             why = f"{few}, with all that can still come"
         if why is not None:
             raise would_be_without_effects(self._plan.name, why, federated=seen.is_over)
@@ -232,6 +235,10 @@ class Course:
 
     # What follows from it.
 
+    def _most(self, devices: Devices) -> Counter[str]:
+        """The reports, by arm, that there can be: whoever has withdrawn sends none."""
+        return Counter(devices.reported) | (Counter(devices.enrolled) - Counter(devices.withdrawn))
+
     def _countable(self, seen: Situation) -> Counter[str]:
         """The reports, by arm, that would be in the trial if it ended now."""
         return Counter(seen.devices.reported) + seen.pending
@@ -240,7 +247,7 @@ class Course:
         """Whether as many as are enough have reported of those that can; a release waits until the deadline."""
         if self._plan.release is not None:
             return False
-        awaited = sum(seen.devices.enrolled.values())
+        awaited = self._most(seen.devices).total()
         if self._replies:
             awaited = min(awaited, sum(included()))
         return awaited > 0 and self._countable(seen).total() >= ending.share * awaited * (1 - _ROUNDING)

@@ -49,12 +49,13 @@ class Participation(msgspec.Struct, frozen=True):
         enrolled: Devices that have joined. Of a plan with a `release` no devices are counted, and this and the next
             two are empty.
         reported: Those whose report is durable.
-        missing: Those whose report is not.
+        missing: Those whose report is not, or was withdrawn.
         deadline: Until when reports count, in seconds since 1970, once the trial is ending.
         integrity: In mode scores, once it has ended: whether the replies add up to the moments.
         note: Why a trial has ended without effects, if it has; or that it is heading for none, or waits on for that.
         with_moments: In mode scores, until it has ended: devices whose moments are durable, and so in the coefficients.
         sites: Of a plan for sites, the units of each that has reported, by the label of the site's token.
+        withdrawn: Devices whose report was counted and then taken out; they are among the missing.
     """
 
     mode: str
@@ -67,20 +68,23 @@ class Participation(msgspec.Struct, frozen=True):
     note: str | None = None
     with_moments: dict[str, int] | None = None
     sites: dict[str, int] | None = None
+    withdrawn: dict[str, int] = {}
 
     @classmethod
     def of(cls, plan: Plan, seen: Situation) -> Self:
         """Who takes part, from where the trial stands."""
         devices, deadline = seen.devices, None if seen.ending is None else seen.ending.deadline
-        counts = devices.enrolled, devices.reported, devices.missing
-        enrolled, reported, missing = (dict(each) if plan.release is None else {} for each in counts)
+        counts = devices.enrolled, devices.reported, devices.missing, devices.withdrawn
+        enrolled, reported, missing, withdrawn = (dict(each) if plan.release is None else {} for each in counts)
         note = Course(plan).outlook(seen)
         sites = None if plan.unit is None or plan.release is not None else devices.sites
-        return cls(mode_of(plan).name, seen.stage, enrolled, reported, missing, deadline, note=note, sites=sites)
+        mode = mode_of(plan).name
+        return cls(mode, seen.stage, enrolled, reported, missing, deadline, None, note, None, sites, withdrawn)
 
     def rounded(self) -> Self:
         """For whoever may only read: a count that grows by one would tell the arm of the device that just joined."""
-        counts = {name: getattr(self, name) for name in ("enrolled", "reported", "missing", "with_moments", "sites")}
+        names = ("enrolled", "reported", "missing", "with_moments", "sites", "withdrawn")
+        counts = {name: getattr(self, name) for name in names}
         told = {name: n and {each: TOLD.devices(n[each]) for each in n} for name, n in counts.items()}
         return msgspec.structs.replace(self, **told)
 
@@ -198,7 +202,7 @@ class Candidate(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """What was told: after so many records, these effects; and how many stand behind them, counted as in a census."""
+    """What was told: after so many records, these effects; and how many units had come until then, and gone."""
 
     records: int
     effects: Effects
@@ -257,7 +261,7 @@ class Answers:
             return None
         if name not in self._opened or self._opened[name].records != row.records:
             self._opened[name] = Shown(
-                row.records, Effects.from_json(row.answer), msgspec.msgpack.decode(row.census, type=Census).total
+                row.records, Effects.from_json(row.answer), msgspec.msgpack.decode(row.census, type=Census).moved
             )
         return self._opened[name]
 
@@ -272,12 +276,13 @@ class Answers:
         last = self._table.last(plan.name)
         unless_told = partial(require_last, trial=plan.name, records=0 if last is None else last.records)
         if plan.release is not None or may_tell(plan.privacy, whole.census, _census(last), growth=0):
-            return Shown(whole.records, whole.effects(), whole.census.total), unless_told
+            return Shown(whole.records, whole.effects(), whole.census.moved), unless_told
         told = self._last(plan.name)
-        if told is not None and (late := whole.records - told.records):
-            what = "record"
-            if plan.federated is not None:
-                late, what = whole.census.total - told.behind, "report"
+        late, what = whole.records - (told.records if told else 0), "record"
+        if plan.federated is not None:
+            late, what = whole.census.moved - (told.behind if told else 0), "report"
+            what += " or withdrawal" if whole.census.gone else ""
+        if told is not None and late:
             told = told._replace(
                 effects=replace(told.effects, notes=[*told.effects.notes, _left_out(plan, late, what)])
             )

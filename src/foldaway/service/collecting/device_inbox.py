@@ -31,7 +31,7 @@ from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.service.collecting.collector import Collector
 from foldaway.service.collecting.device_store import DeviceStore
-from foldaway.service.database.device_table import Arrivals, DeviceTable, Enrolled, Known, hashed
+from foldaway.service.database.device_table import Arrivals, DeviceTable, Enrolled, Known, hashed, hashed_report
 from foldaway.service.database.store import Store
 from foldaway.service.database.token_table import bringing
 
@@ -88,10 +88,13 @@ class DeviceInbox(Collector[ServerShare, Arrivals]):
             self.leave_out_pending()
 
     def _is_overtaken(self) -> bool:
-        return any(each.used for each in self._table.known(self.plan.name, self.arrivals.used).values())
+        reports, out = (self._table.known(self.plan.name, of) for of in (self.arrivals.used, self.arrivals.out))
+        return any(each.used or each.out for each in reports.values()) or any(each.out for each in out.values())
 
     def _take(self, kind: Kind, bodies: Bodies) -> list[Outcome]:
         """Fold what may be folded: moments, each under a number of its own, or reports, under enrolled ones."""
+        if kind == "withdrawals":
+            return self._take_out(bodies)
         moments, mode, live = kind == "moments", self._mode, self.account.live
         if moments and not mode.replies:
             raise MessageError("devices of this trial send no moments: its plan is not of the mode scores.")
@@ -111,7 +114,9 @@ class DeviceInbox(Collector[ServerShare, Arrivals]):
                 try:
                     values.append(mode.check(live, message, published))
                     taken.append(message)
-                    self.arrivals.add(kind, numbers[place], message.arm)
+                    self.arrivals.add(
+                        numbers[place], message.arm, None if moments else hashed_report(self.plan, message)
+                    )
                     self.account.came(Newcomers(1, 1))
                     outcome = Received(repeated=False, durable=False)
                 except (MessageError, TooEarly) as refused:
@@ -122,6 +127,8 @@ class DeviceInbox(Collector[ServerShare, Arrivals]):
 
     def _answered(self, kind: Kind, number: bytes, stage: Stage, known: dict[bytes, Known]) -> Outcome | None:
         """What is to be said of a message from its number alone, if that is enough."""
+        if known.get(number, _NEW).out:
+            return TrialEnded("this report was withdrawn, and is not counted.")
         if known.get(number, _NEW).used:
             return _DURABLE
         if any(number in numbers for numbers in (self.arrivals.used, self.arrivals.fresh)):
@@ -133,6 +140,47 @@ class DeviceInbox(Collector[ServerShare, Arrivals]):
         if kind == "reports" and number not in known:
             return UnknownNumber("this number is not enrolled; enrol it first.")
         return None
+
+    def _take_out(self, bodies: Bodies) -> list[Outcome]:
+        """Take reports out again. What is not durable is out at once; all else with the next cohort, as reports are."""
+        if not self._mode.withdraws:
+            raise MessageError(
+                f"devices of the mode {self._mode.name} cannot withdraw: their replies would not add up."
+            )
+        outcomes, messages = _read(bodies, self._mode.reports)
+        numbers = {place: hashed(self.plan, message.number) for place, message in messages.items()}
+        stage, known = self._table.look(self.plan, numbers.values())
+        counted: dict[bytes, Any] = {}
+        others: dict[bytes, Any] = {}
+        for place, message in messages.items():
+            number = numbers[place]
+            found, report = known.get(number), hashed_report(self.plan, message)
+            if found is not None and found.out:
+                outcomes[place] = _DURABLE
+            elif stage == "ended":
+                outcomes[place] = _too_late(self.plan)
+            elif found is None:
+                outcomes[place] = UnknownNumber("this number is not enrolled; enrol it first.")
+            elif not found.fits(Enrolled.of(self.plan, message.number, message.arm)):
+                outcomes[place] = _other_arm()
+            elif (found.report if found.used else self.arrivals.used.get(number, report)) != report:
+                outcomes[place] = MessageError("the message is not the report that was counted under its number.")
+            elif number not in self.arrivals.out and number not in counted:
+                (counted if found.used else others).setdefault(number, message)
+                outcomes[place] = Received(repeated=False, durable=not found.used)
+        if others:
+            self._table.withdraw(self.plan, others)
+        pending = {number: message for number, message in others.items() if number in self.arrivals.used}
+        # A pending report that goes is one newcomer less. A durable one is, too: so whatever was ever written differs
+        # from what will be by a cohort of those who are in it.
+        self.account.came(Newcomers(-len(pending), -len(pending)))
+        self.account.came(Newcomers(len(counted), len(counted) * (-1 if self.plan.privacy.cohort > 1 else 1)))
+        if gone := pending | counted:
+            out = self.account.live.out = self.account.live.out or ServerShare.of(self.plan)
+            self._mode.fold(out, list(gone.values()), [self._mode.numbers(self.plan, m) for m in gone.values()], None)
+            for number, message in gone.items():
+                self.arrivals.take_out(number, message.arm)
+        return outcomes
 
     def receive_site(self, number: bytes, data: bytes | bytearray, token: str | None = None) -> Received:
         """Take a site's tallies in: at once durable, since they are of a cohort by themselves.

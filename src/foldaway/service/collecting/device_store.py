@@ -29,12 +29,26 @@ class DeviceStore(AccountStore[ServerShare, Arrivals]):
     ) -> Durable[ServerShare, Arrivals]:
         """Write the tallies, mark the messages' numbers as used, and count the reports, in one transaction.
 
+        Reports that are withdrawn may be in shards of other servers, which go into this one then: from tallies without
+        a device nothing can be taken out, and no shard may change by that device alone.
+
         Raises:
             TrialEnded: The trial takes no more of these messages.
         """
-        state = tallies.dumps()
+        emptied: dict[str, tuple[int, bytes]] = {}
+        for shard in sorted(self._table.shards_of(self._plan.name, reached.out) - {self._shard}):
+            row = self._shards.one(self._plan.name, shard)
+            tallies = tallies.merge(ServerShare.of(self._plan, row.state, self.published()))
+            emptied[shard] = row.version, ServerShare.of(self._plan).dumps()
+        tallies = tallies.settled()
         version = self._table.commit(
-            self._plan, self._shard, version=was.version, n=tallies.n, state=state, arrivals=reached
+            self._plan,
+            self._shard,
+            version=was.version,
+            n=tallies.n,
+            state=tallies.dumps(),
+            arrivals=reached,
+            emptied=emptied,
         )
         return Durable(tallies.copy(), Arrivals(), version)
 

@@ -163,7 +163,7 @@ class DeviceTrials:
         if plan.release is not None or mode_of(plan).replies:  # noise decides that, or what devices will reply
             return
         seen, (whole, _) = self.look(plan), self.whole(plan, pending=True)
-        devices = seen.devices.with_reports(seen.pending)
+        devices = seen.devices.with_reports(seen.pending, seen.out)
         told, _ = self._answers.final(plan, _candidate(whole, devices, None))
         if (why := why_none(plan, told)) is not None:
             raise would_be_without_effects(plan.name, why.rstrip("."), federated=True)
@@ -216,17 +216,19 @@ class DeviceTrials:
         seen = self.look(plan)
         if seen.stage != "replying":
             return None  # another server has ended it
-        seen = seen._replace(devices=seen.devices.with_reports(seen.pending), pending=Counter())
+        devices = seen.devices.with_reports(seen.pending, seen.out)
+        seen = seen._replace(devices=devices, pending=Counter(), out={})
         step = Course(plan).ends(seen, whole.devices, published is not None)
         if isinstance(step, WaitOn):
             return step
         exact, integrity = None, None
         if step.why is None:
             exact, integrity = mode.results(whole, seen.devices, published, OWN)
-        also: list[Change] = [partial(write_arrivals, trial=plan.name, arrivals=collector.arrivals)]
+        also: list[Change] = [partial(write_arrivals, trial=plan.name, arrivals=collector.arrivals, shard=self._shard)]
         effects, records, late = None, whole.trial.n, 0
         if exact is not None:
-            told, unless_told = self._answers.final(plan, _candidate(whole, seen.devices, published))
+            candidate = _candidate(whole, seen.devices, published)
+            told, unless_told = self._answers.final(plan, candidate)
             if (why := why_none(plan, told)) is not None and not (seen.ending and seen.ending.without_effects):
                 return WaitOn(why.rstrip("."))
             effects = None if told is None else told.effects
@@ -234,7 +236,7 @@ class DeviceTrials:
                 effects = at_the_end(effects, exact)
             also.append(unless_told)
             if told is not None and plan.release is None:  # an earlier answer, if fewer than a cohort have come since
-                records, late = told.records, sum(seen.devices.reported.values()) - told.behind
+                records, late = told.records, candidate.census.moved - told.behind
         note = None if step.why is None else f"{step.why}."
         federated = msgspec.structs.replace(Participation.of(plan, seen), stage="ended", integrity=integrity, note=note)
         lost = None if plan.release is not None else left_out(shards) + TOLD.devices(late)
@@ -283,8 +285,10 @@ class DeviceTrials:
     def look(self, plan: Plan) -> Situation:
         """Where a trial stands, now and here."""
         here = self._trials.get(plan.name)
-        pending = Counter[str]() if here is None else Counter(here.arrivals.reported)
-        return self._table.situation(plan)._replace(pending=pending)
+        seen = self._table.situation(plan)
+        if here is None:
+            return seen
+        return seen._replace(pending=Counter(here.arrivals.reported), out=Counter(here.arrivals.withdrawn))
 
     def whole(self, plan: Plan, *, pending: bool = False) -> tuple[ServerShare, list[ShardRow]]:
         """All servers' shares together, as far as they are durable or, if that counts, pending here; and their rows.
@@ -299,7 +303,7 @@ class DeviceTrials:
         for row in shards:
             if row.state is not None and not (pending and row.shard == self._shard):
                 whole = whole.merge(ServerShare.of(plan, row.state, published))
-        return whole, shards
+        return whole.settled(), shards
 
     def plan(self, name: str) -> Plan:
         """The plan of a federated trial."""
@@ -322,5 +326,6 @@ class DeviceTrials:
 def _candidate(share: ServerShare, devices: Devices, published: Published | None) -> Candidate:
     """What could be told of a federated trial: every device is a unit."""
     plan = share.plan
-    census = Census({arm: [devices.reported[arm]] for arm in plan.arms})
+    gone = {arm: n for arm, n in devices.withdrawn.items() if n}
+    census = Census({arm: [devices.reported[arm]] for arm in plan.arms}, gone=gone)
     return Candidate(share.trial.n, census, lambda: mode_of(plan).results(share, devices, published)[0])

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from foldaway.errors import Conflict, TrialEnded
 from foldaway.federated.coordinator.ending import Ending, Situation
-from foldaway.federated.messages import Kind, Stage
+from foldaway.federated.messages import DeviceMessage, Stage, encoded
 from foldaway.federated.modes.share import Devices
 from foldaway.plan import Plan
 from foldaway.service.database.seals import SealedTable
@@ -33,30 +33,41 @@ class Arrivals:
     """What a commit makes durable besides the state.
 
     Attributes:
-        used: Enrolled numbers whose reports are in it.
+        used: Enrolled numbers whose reports are in it, each with a hash of its report.
         fresh: Numbers that were not enrolled, of moments and of sites.
-        reported: Reports by arm.
+        out: Numbers whose reports were durable, and are no longer in it.
+        reported: Reports by arm, less those that are taken out.
+        withdrawn: Those that are taken out, by arm.
         enrolled: Devices that join with it: the units of a site.
         also: What else is changed with it.
     """
 
-    used: set[bytes] = field(default_factory=set)
+    used: dict[bytes, bytes] = field(default_factory=dict)
     fresh: set[bytes] = field(default_factory=set)
+    out: set[bytes] = field(default_factory=set)
     reported: Counter[str] = field(default_factory=Counter)
+    withdrawn: Counter[str] = field(default_factory=Counter)
     enrolled: Counter[str] = field(default_factory=Counter)
     also: list[Change] = field(default_factory=list)
 
     def __copy__(self) -> Self:
-        counts = Counter(self.reported), Counter(self.enrolled)
-        return type(self)(set(self.used), set(self.fresh), *counts, list(self.also))
+        counts = Counter(self.reported), Counter(self.withdrawn), Counter(self.enrolled)
+        return type(self)(dict(self.used), set(self.fresh), set(self.out), *counts, list(self.also))
 
-    def add(self, kind: Kind, number: bytes, arm: str) -> None:
-        """A message of this number is to be folded."""
-        if kind == "moments":
+    def add(self, number: bytes, arm: str, report: bytes | None) -> None:
+        """A message of this number is to be folded: a report, of which there is a hash, or moments."""
+        if report is None:
             self.fresh.add(number)
         else:
-            self.used.add(number)
+            self.used[number] = report
             self.reported[arm] += 1
+
+    def take_out(self, number: bytes, arm: str) -> None:
+        """The report of this number is withdrawn, be it durable or pending here."""
+        self.reported[arm] -= 1
+        if self.used.pop(number, None) is None:
+            self.out.add(number)
+            self.withdrawn[arm] += 1
 
 
 def hashed(plan: Plan, number: bytes) -> bytes:
@@ -77,11 +88,26 @@ class Enrolled(NamedTuple):
         return cls(arm, blake2b(number + arm.encode(), digest_size=16, key=key, person=b"foldaway-arm").digest())
 
 
+def hashed_report(plan: Plan, message: DeviceMessage) -> bytes:
+    """What is stored of a report, so that nothing else can be taken out under its number."""
+    key = bytes.fromhex(plan.fingerprint)
+    return blake2b(encoded(message), digest_size=16, key=key, person=b"foldaway-report").digest()
+
+
 class Known(NamedTuple):
-    """What is known of a number: whether it is used, and the mark of its arm, if it was enrolled for one."""
+    """What is known of a number.
+
+    Attributes:
+        used: Whether it is used.
+        mark: The mark of its arm, if it was enrolled for one.
+        report: The hash of its report, if one is counted.
+        out: Whether it was withdrawn.
+    """
 
     used: bool
     mark: bytes | None
+    report: bytes | None = None
+    out: bool = False
 
     def fits(self, enrolled: Enrolled) -> bool:
         """Whether it may be used for this arm."""
@@ -124,8 +150,32 @@ class DeviceTable(SealedTable):
             known = _known(connection, plan.name, numbers)
             new = {number: enrolled for number, enrolled in numbers.items() if number not in known}
             _insert(connection, plan.name, {number: enrolled.mark for number, enrolled in new.items()}, used=False)
-            _count(connection, plan.name, Counter(enrolled.arm for enrolled in new.values()), Counter())
+            _count(connection, plan.name, Arrivals(enrolled=Counter(enrolled.arm for enrolled in new.values())))
         return known
+
+    def withdraw(self, plan: Plan, numbers: Iterable[bytes]) -> None:
+        """Mark enrolled numbers whose report is not durable, so that it never will be.
+
+        Raises:
+            TrialEnded: The trial takes no more messages.
+            Conflict: Another server has just taken one of the reports, or a withdrawal; nothing was changed.
+        """
+        with self._writing.begin() as connection:
+            if _situation(connection, plan, lock=True).stage == "ended":
+                raise TrialEnded(f"the trial {plan.name} has ended and takes no more of these messages.")
+            _mark(connection, plan.name, numbers, ~NUMBERS.c.used & ~NUMBERS.c.out, out=True)
+
+    def shards_of(self, name: str, numbers: Iterable[bytes]) -> set[str]:
+        """The shards that these numbers' reports are in."""
+        with self._engine.begin() as connection:
+            rows = (
+                row
+                for some in parts(numbers)
+                for row in connection.execute(
+                    sa.select(NUMBERS.c.shard).where(NUMBERS.c.trial == name, NUMBERS.c.number.in_(some)).distinct()
+                )
+            )
+            return {row.shard for row in rows if row.shard is not None}
 
     def commit(
         self,
@@ -136,8 +186,11 @@ class DeviceTable(SealedTable):
         n: int,
         state: bytes,
         arrivals: Arrivals,
+        emptied: Mapping[str, tuple[int, bytes]],
     ) -> int:
         """Make a share durable together with the numbers of the messages in it, and what else there is: all or nothing.
+
+        Other shards that have gone into this one are emptied: given are the version of each, and its new state.
 
         Returns:
             The new version.
@@ -151,7 +204,11 @@ class DeviceTable(SealedTable):
         with self._seals.sealing(self._engine, "trials") as (connection, sealing):
             if _situation(connection, plan, lock=True).stage not in stages:
                 raise TrialEnded(f"the trial {plan.name} has ended and takes no more of these messages.")
-            write_arrivals(connection, plan.name, arrivals)
+            write_arrivals(connection, plan.name, arrivals, shard)
+            for other, (was, nothing) in sorted(emptied.items()):
+                write_shard(connection, sealing, plan.name, other, version=was, n=0, state=nothing)
+                moved = NUMBERS.update().where(NUMBERS.c.trial == plan.name, NUMBERS.c.shard == other)
+                connection.execute(moved.values(shard=shard))
             write_shard(connection, sealing, plan.name, shard, version=version, n=n, state=state)
         return version + 1
 
@@ -193,10 +250,12 @@ def _situation(connection: sa.Connection, plan: Plan, *, lock: bool = False) -> 
     ending = connection.execute(sa.select(*columns).where(ENDINGS.c.trial == plan.name)).one_or_none()
     stage: Stage = "ended" if row.status == "ended" else "open" if ending is None else "replying"
     counts = connection.execute(sa.select(DEVICES).where(DEVICES.c.trial == plan.name)).all()
-    enrolled, reported = (dict.fromkeys(plan.arms, 0) for _ in range(2))
+    enrolled, reported, withdrawn = (dict.fromkeys(plan.arms, 0) for _ in range(3))
     enrolled |= {count.arm: count.enrolled for count in counts}
     reported |= {count.arm: count.reported for count in counts}
-    devices = Devices(enrolled, reported, {} if plan.unit is None else units_by_site(connection, plan.name))
+    withdrawn |= {count.arm: count.withdrawn for count in counts}
+    sites = {} if plan.unit is None else units_by_site(connection, plan.name)
+    devices = Devices(enrolled, reported, sites, withdrawn)
     return Situation(stage, None if ending is None else Ending(*ending), devices, Counter(), time.time())
 
 
@@ -205,30 +264,44 @@ def _known(connection: sa.Connection, trial: str, numbers: Iterable[bytes]) -> d
     for some in parts(numbers):
         query = sa.select(NUMBERS).where(NUMBERS.c.trial == trial, NUMBERS.c.number.in_(some))
         for row in connection.execute(query):
-            known[bytes(row.number)] = Known(bool(row.used), None if row.arm is None else bytes(row.arm))
+            mark, report = (None if hash_ is None else bytes(hash_) for hash_ in (row.arm, row.report))
+            known[bytes(row.number)] = Known(bool(row.used), mark, report, bool(row.out))
     return known
 
 
-def write_arrivals(connection: sa.Connection, trial: str, arrivals: Arrivals) -> None:
-    """Count messages, and mark their numbers as used, each for the first time.
+def write_arrivals(connection: sa.Connection, trial: str, arrivals: Arrivals, shard: str) -> None:
+    """Count messages, and mark their numbers as used in this shard, or as withdrawn, each for the first time.
 
     Raises:
         Conflict: Another server has taken one of them.
     """
-    _use(connection, trial, arrivals.used)
+    _mark(connection, trial, arrivals.used, ~NUMBERS.c.used & ~NUMBERS.c.out, used=True, shard=shard)
+    if arrivals.used:
+        rows = [{"in": trial, "of": number, "new": report} for number, report in sorted(arrivals.used.items())]
+        connection.execute(_REPORTS, rows)
+    _mark(connection, trial, arrivals.out, NUMBERS.c.used & ~NUMBERS.c.out, out=True)
     _insert(connection, trial, dict.fromkeys(arrivals.fresh), used=True)
-    _count(connection, trial, arrivals.enrolled, arrivals.reported)
+    _count(connection, trial, arrivals)
     for change in arrivals.also:
         change(connection)
 
 
-def _use(connection: sa.Connection, trial: str, numbers: Iterable[bytes]) -> None:
-    """Mark enrolled numbers as used, each for the first time."""
+_REPORTS = (
+    NUMBERS.update()
+    .where(NUMBERS.c.trial == sa.bindparam("in"), NUMBERS.c.number == sa.bindparam("of"))
+    .values(report=sa.bindparam("new"))
+)
+
+
+def _mark(
+    connection: sa.Connection, trial: str, numbers: Iterable[bytes], of: sa.ColumnElement[bool], **marks: bool | str
+) -> None:
+    """Mark numbers that are of a kind, each for the first time."""
     # In one order everywhere, so that two servers wait for each other and not crosswise.
     for some in parts(sorted(numbers)):
-        change = NUMBERS.update().where(NUMBERS.c.trial == trial, NUMBERS.c.number.in_(some), ~NUMBERS.c.used)
-        if connection.execute(change.values(used=True)).rowcount != len(some):
-            raise Conflict("another server has taken one of the same reports; those not yet durable must come again.")
+        change = NUMBERS.update().where(NUMBERS.c.trial == trial, NUMBERS.c.number.in_(some), of)
+        if connection.execute(change.values(**marks)).rowcount != len(some):
+            raise Conflict("another server has taken one of the same messages; those not yet durable must come again.")
 
 
 def _insert(connection: sa.Connection, trial: str, numbers: Mapping[bytes, bytes | None], *, used: bool) -> None:
@@ -239,9 +312,10 @@ def _insert(connection: sa.Connection, trial: str, numbers: Mapping[bytes, bytes
             raise Conflict("another server has taken one of the same messages; those not yet durable must come again.")
 
 
-def _count(connection: sa.Connection, trial: str, enrolled: Counter[str], reported: Counter[str]) -> None:
-    arms = sorted(enrolled.keys() | reported.keys())
-    insert_new(connection, DEVICES, [{"trial": trial, "arm": arm, "enrolled": 0, "reported": 0} for arm in arms])
+def _count(connection: sa.Connection, trial: str, arrivals: Arrivals) -> None:
+    counts = {"enrolled": arrivals.enrolled, "reported": arrivals.reported, "withdrawn": arrivals.withdrawn}
+    arms = sorted(set[str]().union(*counts.values()))
+    insert_new(connection, DEVICES, [{"trial": trial, "arm": arm, **dict.fromkeys(counts, 0)} for arm in arms])
     for arm in arms:
-        more = {"enrolled": DEVICES.c.enrolled + enrolled[arm], "reported": DEVICES.c.reported + reported[arm]}
+        more = {name: DEVICES.c[name] + count[arm] for name, count in counts.items()}
         connection.execute(DEVICES.update().where(DEVICES.c.trial == trial, DEVICES.c.arm == arm).values(more))

@@ -65,13 +65,17 @@ SEQUENCES = _of_trial(
 )
 
 # A federated trial's single-use numbers, hashed; a hash of each with the arm that it was enrolled for, which says
-# nothing to those who do not have the number; and whether what came under them is counted. In SQLite they stand in the
-# order of their hashes, so that the table says nothing about who came when; PostgreSQL knows no such tables.
+# nothing to those who do not have the number; and whether what came under them is counted. Of a counted report there is
+# such a hash, too, and the shard that it is in; at last, whether it was withdrawn. In SQLite they stand in the order of
+# their hashes, so that the table says nothing about who came when; PostgreSQL knows no such tables.
 NUMBERS = _of_trial(
     "foldaway_numbers",
     sa.Column("number", sa.LargeBinary, primary_key=True),
     sa.Column("used", sa.Boolean, nullable=False),
     sa.Column("arm", sa.LargeBinary),
+    sa.Column("report", sa.LargeBinary),
+    sa.Column("shard", sa.Text),
+    sa.Column("out", sa.Boolean, nullable=False, server_default=sa.false()),
     sqlite_with_rowid=False,
 )
 
@@ -80,6 +84,7 @@ DEVICES = _of_trial(
     sa.Column("arm", sa.Text, primary_key=True),
     sa.Column("enrolled", sa.BigInteger, nullable=False),
     sa.Column("reported", sa.BigInteger, nullable=False),
+    sa.Column("withdrawn", sa.BigInteger, nullable=False, server_default="0"),
 )
 
 # A federated trial that is ending: until when reports count, and what was published.

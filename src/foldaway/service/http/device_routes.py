@@ -34,6 +34,7 @@ _MESSAGES: dict[Kind, tuple[str, str]] = {
     "enrolments": ("V1TrialsNameEnrolmentsEnrol", "A device joins"),
     "moments": ("V1TrialsNameMomentsMoments", "Moments of a device's records, in mode scores"),
     "reports": ("V1TrialsNameReportsReport", "A device's one report"),
+    "withdrawals": ("V1TrialsNameWithdrawalsWithdraw", "The same report, to be taken out again"),
 }
 
 
