@@ -125,7 +125,7 @@ def test_whether_effects_differ() -> None:
     platforms = next(by for by in apart if (by.column, by.outcome) == ("platform", "y"))
     assert platforms.differ_p_value is not None
     assert platforms.differ_p_value < 1e-4
-    assert platforms.summary == f"The effects differ between levels of platform ({platforms.tested})."
+    assert platforms.summary == f"The effects differ by platform ({platforms.tested})."
 
 
 def interaction(data: dict[str, Any], column: str, slopes: str = "") -> float:
@@ -184,7 +184,7 @@ def test_totals_by_level_are_withheld_with_what_to_do(units: int | None) -> None
         assert effects[0].estimate is not None
         (by,) = effects.segments
         assert {(row.estimate, row.p_value) for row in by.effects} == {(None, None)}
-        assert all("assigned within each level" in (row.why or "") for row in by.effects)
+        assert all("assigned within each segment" in (row.why or "") for row in by.effects)
         assert by.differs is None
         assert "use a mean of this column" in by.summary
         assert "use a mean of this column" in " ".join(str(effects).split())
@@ -195,11 +195,11 @@ def test_what_is_not_shown_clearly_is_said_with_its_smallest_p_value() -> None:
     effects = trial.effects()
     least = min(effects.segments, key=lambda each: known(each.differ_p_value))
     assert not least.differs
-    unclear = f"he data do not show clearly that effects differ between levels (smallest {least.tested})."
+    unclear = f"he data do not show clearly that effects differ (smallest {least.tested})."
     printed = " ".join(str(effects).split())
-    assert f"By country: t{unclear} · Use --all, or in Python all=True, to see the effects by level." in printed
+    assert f"By country: t{unclear} · Use --all, or in Python all=True, to see the effects by segment." in printed
     assert f"T{unclear}" in trial.report().html
-    assert "The data do not show clearly that the effects differ between levels of country (p = 0." in (
+    assert "The data do not show clearly that the effects differ by country (p = 0." in (
         " ".join(effects.to_string(all=True).split())
     )
 

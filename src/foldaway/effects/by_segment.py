@@ -41,7 +41,7 @@ from foldaway.tallies import Grouped
 from foldaway.tallies.segment import SegmentTallies, units_of
 
 _NO_UNITS = (
-    "a total per unit takes the number of units that were assigned within each level, and the plan has none "
+    "a total per unit takes the number of units that were assigned within each segment, and the plan has none "
     "(`assigned_units` is that of the whole trial). By level, use a mean of this column."
 )
 _TOGETHER = "it is withheld together with smaller levels, which could otherwise be worked out from it and the whole."

@@ -54,11 +54,11 @@ class BySegment(msgspec.Struct, frozen=True, kw_only=True):
     def summary(self) -> str:
         """Whether the effects differ, in a sentence."""
         if self.differs is None:
-            why = _untested([self], f"levels of {self.column}")
+            why = _untested([self], f"values of {self.column}")
             return why[0].upper() + why[1:]
         if self.differs:
-            return f"The effects differ between levels of {self.column} ({self.tested})."
-        return f"The data do not show clearly that the effects differ between levels of {self.column} ({self.tested})."
+            return f"The effects differ by {self.column} ({self.tested})."
+        return f"The data do not show clearly that the effects differ by {self.column} ({self.tested})."
 
     @property
     def tested(self) -> str:
@@ -133,18 +133,18 @@ def unclear(segments: Sequence[BySegment]) -> str:
     """That no test of a segment shows that its effects differ, with the smallest p-value; or that there is no test."""
     tests = [each for each in segments if each.differs is not None]
     if not tests:
-        return _untested(segments, "levels")
+        return _untested(segments, "values")
     least = min(tests, key=lambda each: each.differ_p_value or 0.0)
     p = f"smallest {least.tested}" if len(tests) > 1 else least.tested
-    return f"the data do not show clearly that effects differ between levels ({p})."
+    return f"the data do not show clearly that effects differ ({p})."
 
 
-def _untested(segments: Sequence[BySegment], levels: str) -> str:
+def _untested(segments: Sequence[BySegment], values: str) -> str:
     """Why nobody can tell whether effects differ: the reason of all levels, or that too few have an effect."""
     reasons = {row.why for each in segments for row in each.effects}
     if len(reasons) == 1 and (why := reasons.pop()):
-        return f"effects by level are withheld: {why[0].lower()}{why[1:]}"
-    return f"too few {levels} have an effect to tell whether they differ."
+        return f"effects by segment are withheld: {why[0].lower()}{why[1:]}"
+    return f"too few {values} have an effect to tell whether they differ."
 
 
 def in_short(segments: Sequence[BySegment], headings: Sequence[str]) -> list[str]:
@@ -155,6 +155,6 @@ def in_short(segments: Sequence[BySegment], headings: Sequence[str]) -> list[str
     said = []
     for column, tests in columns.items():
         differ = "; ".join(f"{name} ({each.tested})" for each, name in tests if each.differs)
-        found = f"effects differ between levels for {differ}." if differ else unclear([each for each, _ in tests])
+        found = f"effects differ for {differ}." if differ else unclear([each for each, _ in tests])
         said.append(f"By {column}: {found}")
-    return [*said, "Use --all, or in Python all=True, to see the effects by level."] if said else []
+    return [*said, "Use --all, or in Python all=True, to see the effects by segment."] if said else []

@@ -138,10 +138,10 @@ def new(
     covariate: Annotated[list[str] | None, given("COLUMN", "Measured before treatment; repeat for several.")] = None,
     levels: Annotated[
         list[str] | None,
-        given("COLUMN=A,B,…", "The levels of a categorical covariate or segment, or all; repeat for several."),
+        given("COLUMN=A,B,…", "The values of a categorical covariate or segment, or all; repeat for several."),
     ] = None,
     segment: Annotated[
-        list[str] | None, given("COLUMN", "Give effects within the levels of this column too; repeat for several.")
+        list[str] | None, given("COLUMN", "Show effects for each value of this column too; repeat for several.")
     ] = None,
     unit: Annotated[str | None, given("COLUMN", "The column that names who was randomised.")] = None,
     control: Annotated[str | None, given("ARM", "The arm to compare the others with.")] = None,

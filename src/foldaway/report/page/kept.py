@@ -73,7 +73,7 @@ _GROUPED = {
     "center": ("Coefficients", "how covariates predict each outcome, to three digits"),
     "slopes": ("Coefficients", "how covariates predict each outcome, to three digits"),
     "released": ("Release", "counts and sums with noise, by arm and group; the exact ones are gone"),
-    "segments": ("Segments", "the same counts and sums, by level of each segment"),
+    "segments": ("Segments", "the same counts and sums, by value of each segment"),
     "strata": ("Strata", "counts, sums and spreads, by arm and stratum"),
     "histograms": (
         "Histograms",
