@@ -10,11 +10,10 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import griffe
 import msgspec
-import tomli_w
 
 import foldaway as fa
 from foldaway.plan import (
@@ -93,27 +92,17 @@ def _described(part: type[Part]) -> tuple[str, dict[str, str]]:
 
 
 def page_of(part: type[Part]) -> str:
-    """What a part is, its settings as a table, and how they are written."""
+    """What a part is, its settings as a table, and all of it written out in Python."""
     text, meanings = _described(part)
     rows = [
-        f"| `{setting.name}` | `{_type(setting)}` | {_default(setting)} | {setting.must_be} | {meanings[name]} |"
+        f"| `{setting.name}` | {_default(setting)} | {setting.must_be} | {meanings[name]} |"
         for name, setting in settings_of(part).items()
         if name in meanings  # those that all kinds of outcome have are told once
     ]
-    table = "\n".join(["| setting | type | default | must be | meaning |", "|---|---|---|---|---|", *rows])
+    table = "\n".join(["| setting | default | must be | meaning |", "|---|---|---|---|", *rows])
     if not part.TABLE or part.LISTED:
         return f"{text}\n\n{table}"
-    name = part.TABLE.rpartition(".")[2]
-    written = f'```toml title="{name}.toml"\n{in_toml(part)}```\n\n```python\n{in_python(part)}\n```'
-    return f"{text}\n\n{table}\n\nIn full, in TOML and in Python:\n\n{written}"
-
-
-def in_toml(part: type[Part]) -> str:
-    """The part with every setting, as a table of a plan's file; settings that are nothing by default are left out."""
-    written = {name: value for name, value in _values(part) if value is not None}
-    for table in reversed(part.TABLE.split(".")):
-        written = {table: written}
-    return tomli_w.dumps(written)
+    return f"{text}\n\n{table}\n\n```python\n{in_python(part)}\n```"
 
 
 def in_python(part: type[Part]) -> str:
@@ -130,24 +119,6 @@ def _values(part: type[Part]) -> Iterator[tuple[str, Any]]:
             yield name, setting.default
         else:
             yield name, get_args(setting.plain)[0] if get_origin(setting.plain) is Literal else EXAMPLES[name]
-
-
-def _type(setting: Setting) -> str:
-    """The type in Python, without that of nothing and without the short forms of a part."""
-    if setting.part is not None:
-        return setting.part.__name__
-    if setting.each is not None:
-        return f"Sequence[{setting.each.__name__}]"
-    kinds = get_args(setting.plain) if get_origin(setting.plain) is Union else [setting.plain]
-    return " or ".join(_named(kind) for kind in kinds if kind is not type(None))
-
-
-def _named(kind: Any) -> str:
-    if get_origin(kind) is Literal:
-        return "str"
-    if isinstance(kind, type):
-        return kind.__name__
-    return re.sub(r"collections\.abc\.|foldaway(\.\w+)+\.", "", str(kind)).replace(" | ", " or ")
 
 
 def _default(setting: Setting) -> str:
