@@ -16,7 +16,7 @@ Text = Annotated[str, Meta(min_length=1, max_length=2_000, description="text")]
 People = Annotated[int, Meta(ge=0, le=10**9, description="a whole number from 0 to 10^9")]
 Reasons = Annotated[
     Mapping[str, People],
-    Meta(description='a table with a number for each reason, as in {"did not consent" = 210}'),
+    Meta(description='a table with a number for each reason, as in `{"did not consent" = 210}`'),
 ]
 
 
