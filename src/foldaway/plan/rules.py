@@ -271,7 +271,7 @@ def _baseline_faults(plan: Analysis) -> Iterator[str]:
     roles |= {plan.arm: "arm", plan.unit: "unit", plan.cluster: "cluster", plan.weight: "weight"}
     roles |= {plan.received: "received"}
     for column in dict.fromkeys(plan.baseline):
-        if column in roles:
+        if column in roles and column not in plan.covariates:  # of which it is said already
             yield f"the column {column!r} is used more than once ({roles[column]}, baseline); each column has one role."
         elif column in plan.segments and not plan.levels_of(column):
             yield f"the characteristic {column!r} is a segment without levels: give it `levels`."
