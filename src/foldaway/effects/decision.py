@@ -100,12 +100,12 @@ def _choose(effects: Findings, said: Sequence[Verdict], records_per_day: float |
         return "undecided", f"{what}; the plan does not say which way is better"
     if effects.looks and deciding[0].verdict != NONE:
         return _at_looks(effects, deciding[0])
+    if harmed := [each for each in deciding if each.shown == HARMED and _counts(effects, each)]:
+        return "do not ship", f"{_named(harmed)} {_is(harmed)} worse{_looks(effects, harmed)}"
     vetoed = next((each for each in deciding if each.verdict == NONE), None)
     if vetoed is not None:
         reason = (vetoed.why or "its effect cannot be told").rstrip(".")
         return ("undecided" if effects.final else "not yet"), f"{vetoed.label} has no verdict. {reason}"
-    if harmed := [each for each in deciding if each.shown == HARMED and _counts(effects, each)]:
-        return "do not ship", f"{_named(harmed)} {_is(harmed)} worse{_looks(effects, harmed)}"
     gains = [each for each in primary if each.decided and _counts(effects, each)]
     gains = [each for each in gains if each.shown in ("better", "alike", "not worse")]
     open_ = [each for each in guardrails if each.margin is not None]

@@ -121,13 +121,13 @@ def why(effects: Findings, lead: Effect) -> str:
 
 
 def tested(effects: Findings, outcomes: Iterable[str]) -> list[str]:
-    """What a small p-value shows of those outcomes for which it does not show that there is an effect."""
+    """Which question p answers, for outcomes whose plan does not ask whether there is an effect."""
     wanted: dict[str, list[str]] = {}
     for outcome in map(effects.plan.outcome, outcomes):
         if outcome.wanted:
             wanted.setdefault(outcome.wanted, []).append(outcome.heading)
     return [
-        f"{', '.join(those)}: a small p shows that the arm is {shown}, and not that there is an effect."
+        f"{', '.join(those)}: p is for the plan's question. If it is small, the arm is {shown}."
         for shown, those in wanted.items()
     ]
 

@@ -65,11 +65,11 @@ def scorecard(effects: Findings, *, short: bool = False) -> tuple[list[str], lis
     ]
 
 
-def _cut(header: list[str], rows: list[list[str]], names: int, width: int) -> bool:
+def _cut(header: list[str], rows: list[list[str]], names: int, ends: int, width: int) -> bool:
     """Shorten the longest names, those of the arms in the header among them, until the lines fit; whether they do."""
     table = [header, *rows]
-    arms = header[names : names + 2]
-    whole = [[row[c] for row in rows] if c < names else arms for c in range(names + 2)]
+    arms = header[names:ends]
+    whole = [[row[c] for row in rows] if c < names else arms for c in range(ends)]
 
     def widths() -> list[int]:
         return [max(len(row[c]) for row in table) for c in range(len(header))]
@@ -77,7 +77,7 @@ def _cut(header: list[str], rows: list[list[str]], names: int, width: int) -> bo
     while (over := sum(now := widths()) + 2 * (len(header) - 1) - width) > 0:
         text = [max((len(row[c]) for row in rows), default=0) for c in range(len(header))]
         # A heading is worth no more room than what stands below it.
-        spare = {c: now[c] - max(_SHORTEST, text[c] if c >= names else 0) for c in range(names + 2)}
+        spare = {c: now[c] - max(_SHORTEST, text[c] if c >= names else 0) for c in range(ends)}
         widest = max(spare, key=lambda c: (spare[c], now[c]))
         if spare[widest] <= 0:
             return False
@@ -122,11 +122,14 @@ def _short(name: str, most: int, end: int = 0) -> str:
 
 def as_text(effects: Findings, width: int) -> str:
     """The scorecard as text, names cut short so that lines fit."""
-    header, rows = scorecard(effects)
-    names = 2 if len(header) == _WITH_ARMS else 1
-    if not _cut(header, rows, names, width):
-        header, rows = scorecard(effects, short=True)
-        _cut(header, rows, names, width)
+    for short, control_only in ((False, False), (True, False), (True, True)):
+        header, rows = scorecard(effects, short=short)
+        names = 2 if len(header) == _WITH_ARMS else 1
+        if control_only:  # the arm's level is the control's and the effect
+            for row in (header, *rows):
+                del row[names + 1]
+        if _cut(header, rows, names, names + 2 - control_only, width):
+            break
     wide = max(len(row[-1]) for row in [header, *rows])
     for row in [header, *rows]:
         row[-1] = row[-1].ljust(wide)  # words are set left

@@ -25,6 +25,7 @@ from foldaway.inference.sample_ratio import SUSPICIOUS
 from foldaway.inference.welch import Spread, spread_of, welch
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
+from foldaway.plan.outcomes.value import Value
 from foldaway.tallies import Grouped
 from foldaway.tallies.moments.arm import ArmTally
 from foldaway.tallies.moments.kinds import RECORDS, UNITS
@@ -128,11 +129,17 @@ def prediction_balance(plan: Plan, tallies: Grouped) -> list[Balance]:
                 continue
             scale = math.sqrt((variances[arm] + variances[0]) / 2)
             difference, variance, df = (float(x) for x in difference_of(levels, arm))
-            name, (mean, control_mean) = f"prediction of {value.name}", levels.value[[arm, 0]].tolist()
+            name, (mean, control_mean) = f"prediction of {_named(plan, value)}", levels.value[[arm, 0]].tolist()
             away, chance = _standardised(difference, scale), math.sqrt(variance) / scale if scale else 0.0
             found = Balance(name, list(plan.arms)[arm], mean, control_mean, away, chance, df, predicted=True)
             balances.append(found)
     return balances
+
+
+def _named(plan: Plan, value: Value) -> str:
+    """The outcome that a value is, or the value where several outcomes are computed from it, or one from several."""
+    readers = plan.read_from(value)
+    return readers[0].name if len(readers) == 1 and len(readers[0].values) == 1 else value.name
 
 
 def _predicted(cells: Cells) -> Floats:

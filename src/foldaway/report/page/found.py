@@ -87,7 +87,12 @@ def mark(said: Verdict) -> Html:
     """The verdict in a word or two, with a sign of its own: colour alone says nothing."""
     kind, sign = _SIGNS.get(said.shown, ("unclear", "○"))
     text = said.words
-    return tag("span", tag("span", sign, aria_hidden="true"), f" {text[:1].upper()}{text[1:]}", class_=f"badge {kind}")
+    return tag(
+        "span",
+        tag("span", sign, aria_hidden="true"),
+        f" {text[:1].upper()}{text[1:]}",
+        class_=f"badge {kind}",
+    )
 
 
 def sentence(effects: Effects, comparison: Comparison, said: Verdict) -> Html:
