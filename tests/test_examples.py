@@ -100,7 +100,7 @@ def test_the_notebook_runs_and_everything_in_it_shows_itself(tmp_path: Path) -> 
     )
     assert done.returncode == 0, done.stderr
     plan, trial, effects, plot, frame, segments, report = json.loads((tmp_path / "shown.json").read_text())
-    assert "checkout-button" in plan["text/plain"]
+    assert "treatment = 0.5" in plan["text/html"]
     assert "No record is kept" in trial["text/html"]
     assert "50,000 records" in trial["text/html"]
     assert "Ship it: revenue is higher" in effects["text/html"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import json
 import re
 import tomllib
@@ -178,6 +179,10 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
     def to_json(self) -> str:
         """The plan as JSON."""
         return msgspec.json.format(self.canonical(), indent=2).decode()
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the plan as it would be written into a file."""
+        return f"<pre>{html.escape(self.to_toml())}</pre>"
 
     def save(self, path: str | Path) -> None:
         """Write the plan to a ``.toml`` or ``.json`` file."""

@@ -12,12 +12,15 @@ const VERDICTS = { passes: "good", look: "", fails: "bad", open: "soft" };
 export function arms(effects, plan) {
   const ratio = effects?.sample_ratio;
   const total = ratio ? Object.values(ratio.observed).reduce((a, b) => a + b, 0) : 0;
+  // Where strata have probabilities of their own, shares are of records that are weighted by these.
+  const weighted = ratio?.counted === "weighted records";
   const rows = Object.entries(probabilities(plan)).map(([arm, planned]) => {
     const seen = ratio ? ratio.observed[arm] : null;
+    const shown = weighted ? effects.counts[arm] : seen;
     return h("li", {},
       h("div", { class: "between" },
         named(arm),
-        h("span", { class: "figure" }, seen === null ? "–" : count(seen))),
+        h("span", { class: "figure" }, seen === null ? "–" : count(shown))),
       shareBar(total > 0 ? seen / total : 0, planned),
       h("div", { class: "between soft small" },
         h("span", {}, seen === null ? "not shown yet" : share(seen, total)),
@@ -26,10 +29,11 @@ export function arms(effects, plan) {
   const verdict = ratio
     ? h("p", { class: `verdict ${VERDICTS[ratioState(ratio)]}` }, ratioVerdict(ratio))
     : h("p", { class: "soft small" }, "Counts by arm are shown together with the first effects.");
-  const rounded = effects?.rounded
-    ? h("p", { class: "soft small" }, "Each count is rounded by itself, so their sum may differ from the records folded.")
-    : "";
-  return [h("h2", {}, "Arms and sample ratio"), h("ul", { class: "arms" }, rows), verdict, rounded];
+  const notes = [
+    weighted ? "Shares are weighted by the plan's probabilities within each stratum." : "",
+    effects?.rounded ? "Each count is rounded by itself, so their sum may differ from the records folded." : "",
+  ].filter(Boolean).map((note) => h("p", { class: "soft small" }, note));
+  return [h("h2", {}, "Arms and sample ratio"), h("ul", { class: "arms" }, rows), verdict, ...notes];
 }
 
 function shareBar(part, planned) {

@@ -21,7 +21,8 @@ export function tooEarly(plan, status) {
   return atEnd(plan) || status.records < Object.keys(plan.arms).length * smallestCell(plan);
 }
 
-const list = (names) => names.flatMap((name, i) => [i ? ", " : "", named(name)]);
+/** Names in a row; a column may also come as a table, with its levels or bounds. */
+const list = (names) => names.flatMap((each, i) => [i ? ", " : "", named(each.column ?? each)]);
 
 /** What people read of an outcome: its label or name, or else what it is made of. */
 function titleOf(outcome) {
