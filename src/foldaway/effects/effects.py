@@ -32,6 +32,7 @@ from foldaway.effects.numbers import (
 from foldaway.effects.percent import in_percent
 from foldaway.effects.scorecard import as_text, explanations, scorecard
 from foldaway.effects.segment import BySegment, in_short
+from foldaway.effects.tipping import Tipping, tipping_of
 from foldaway.effects.verdict import Verdict, verdicts_of
 from foldaway.errors import UNREADABLE, StateError, TooEarly, instead_of, joined, many
 from foldaway.inference.differing import JointTest
@@ -104,6 +105,21 @@ class Effects(Findings):
         """
         return decisions_of(self, records_per_day)
 
+    def tipping(self) -> list[Tipping]:
+        """What missing outcomes could change: how far they would have to lie from those that were observed.
+
+        Example:
+            >>> import foldaway as fa
+            >>> outcomes = [{"column": "y", "missing": "allowed"}]
+            >>> trial = fa.Trial(fa.Plan(name="demo", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=outcomes))
+            >>> y = [None if i % 10 == 9 else i % 7 + 2.0 * (i % 2) for i in range(600)]
+            >>> trial.fold({"g": ["a", "b"] * 300, "y": y})
+            >>> (found,) = trial.effects().tipping()
+            >>> found.shown, round(found.missing["b"], 2), round(found.apart["b"], 1)
+            (True, 0.2, -8.4)
+        """
+        return tipping_of(self)
+
     def to_string(self, *, all: bool = False) -> str:
         """A line for each outcome and arm; with ``all`` also every estimator, kind of error and segment.
 
@@ -158,6 +174,8 @@ class Effects(Findings):
             )
         rules = [each.rule for each in self.decisions()[:1] if each.rule]
         hazards = sentences(self.curves, [self.heading(each.outcome) for each in self.curves])
+        tips = tipping_of(self, percent=True) if all else []
+        more += [each.sentence(self.heading(each.outcome)) for each in tips]
         return [*rules, *explanations(self), *hazards, *more, *self.notes]
 
     def plot(self, axes: Axes | None = None, *, estimators: bool = False) -> Figure:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from foldaway.effects import Effects
 from foldaway.effects.checks import EITHER, small_counts, titles, together
 from foldaway.effects.numbers import p_relation, percent_text, signed, typeset
+from foldaway.effects.tipping import tipping_of
 from foldaway.inference.balance import CUSTOMARY, Balance, Verdict
 from foldaway.inference.loss import WORTH_A_LOOK, Loss
 from foldaway.inference.ratio_over_time import LEAST_GROUPS_OVER_TIME
@@ -17,6 +18,7 @@ from foldaway.records.faults import CLIPPED
 from foldaway.report.drawing.figures import SHAPES, axis_over, axis_row, key_mark, mark_row
 from foldaway.report.drawing.markup import Child, Html, html, listed, named, tag
 from foldaway.report.page.document import Section, State, badge, card, details, notes, table
+from foldaway.report.page.tipping import tipping
 from foldaway.table import number
 
 # The share of faulty records up to which no alarm is due if the arms lost them alike.
@@ -39,10 +41,13 @@ def trust(effects: Effects, balances: Sequence[Balance] | None) -> Section:
     checks += [missing_check(titles(effects.plan, those), those[0]) for those in together(list(missing))]
     if balances is not None and effects.plan.covariates:
         checks.append(balance_check(effects, balances))
+    could = [tipping(effects, each) for each in tipping_of(effects, percent=True)]
     cards = [
         card(title, tag("p", badge(state), " ", sentence), more, kind=f"card check {state}")
         for title, state, sentence, more in checks
     ]
+    if could:
+        cards.append(card("What could missing outcomes change?", *could))
     also = card("Also worth knowing", notes(effects.notes)) if effects.notes else None
     return Section("trust", "Whether to trust it", html(cards, also))
 

@@ -17,7 +17,9 @@ from foldaway.errors import FoldawayError, IngestError
 from foldaway.service.http import problems
 from foldaway.service.http.monitoring import Metrics
 
-_SENDING = re.compile(r"/v1/trials/[^/]+/(?:(plan|coefficients|producers/[^/]+)|(records|enrolments|moments|reports|withdrawals))")
+_SENDING = re.compile(
+    r"/v1/trials/[^/]+/(?:(plan|coefficients|producers/[^/]+)|(records|enrolments|moments|reports|withdrawals))"
+)
 
 _PREFLIGHT = {
     "access-control-allow-headers": "authorization, content-type, content-encoding, foldaway-producer, "
