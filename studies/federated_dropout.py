@@ -138,11 +138,10 @@ def intervals(devices: Devices, stays: Floats) -> Iterator[Interval]:
 
 
 def _share(plan: fa.Plan, devices: Devices, factors: Floats, here: NDArray[np.bool_]) -> ServerShare:
-    share = ServerShare.of(plan)
+    trial = fa.Trial(plan)
     sizes = devices.sizes[here].astype(np.int64)
-    share.trial.fold_clusters(devices.arm[here], sizes, factors[here])
-    share.devices = [int(count) for count in np.bincount(devices.arm[here], minlength=len(ARMS))]
-    return share
+    trial.fold_clusters(devices.arm[here], sizes, factors[here])
+    return ServerShare(trial, devices=np.bincount(devices.arm[here], minlength=len(ARMS)).tolist())
 
 
 def _by_arm(devices: Devices, here: NDArray[np.bool_]) -> dict[str, int]:

@@ -139,6 +139,16 @@ def _sent(plan: Plan) -> Iterator[str]:
         )
         if plan.strata is not None:
             yield "The sums are by stratum as well."
+        if any(each.KIND == "survival" for each in plan.outcomes):
+            least = f"{plan.privacy.smallest_cell:,}"
+            yield (
+                "It sends how many have left, with and without the event, by arm, group and time, only at times "
+                f"between which at least {least} records of every arm have left."
+            )
+        yield (
+            "It may send all of this again as enrolment goes on, in place of what it sent before, once every arm has "
+            f"at least {least_to_publish(plan.privacy):,} units more."
+        )
         if plan.lacking:
             yield "It sends how many records have each outcome, by arm and group."
         if plan.baseline:

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from foldaway.inference.blocked_groups import LONE, blocked_by_group, joined, lone_strata, spread_within
+from foldaway.inference.blocked_groups import LONE, blocked_by_group, lone_strata, spread_within
 from foldaway.inference.jackknife import Cells, adjusted_mean, jackknife, mean
 from foldaway.inference.levels import difference_of
 from foldaway.inference.unequal_arms import contrast_rate
@@ -102,16 +102,12 @@ def test_leading_axes_weights_and_the_strata_s_order_change_nothing() -> None:
             assert together.covariance[trial] == pytest.approx(alone.covariance)
 
 
-def test_an_arm_in_a_single_group_of_a_stratum_is_withheld_unless_joined() -> None:
+def test_an_arm_in_a_single_group_of_a_stratum_is_withheld() -> None:
     cells = cells_of(rows_of(6))
     for part in (cells.weight, cells.value):
         part[2, 1:, 1] = 0
     assert np.argwhere(lone_strata(cells)).tolist() == [[2, 1]]
     assert blocked_by_group(cells).why == ("", LONE, "")
-    found = blocked_by_group(joined(cells, [0, 1, 1]))
-    assert found.why == ("", "", "")
-    assert np.isfinite(found.covariance).all()
-    assert joined(cells, [0, 1, 1]).weight.sum() == cells.weight.sum()
 
 
 def test_the_rate_within_strata_is_the_one_that_makes_the_variance_smallest() -> None:

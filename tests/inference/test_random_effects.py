@@ -3,6 +3,7 @@
 import csv
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -26,12 +27,12 @@ def both(request: pytest.FixtureRequest) -> tuple[RandomEffects, dict[str, float
 
 def test_they_are_metafors(both: tuple[RandomEffects, dict[str, float]]) -> None:
     found, truth = both
-    own = {**found._asdict(), "lower": found.ci_lower, "upper": found.ci_upper, "i2": 100 * found.i2}
+    own = {**msgspec.structs.asdict(found), "lower": found.ci_lower, "upper": found.ci_upper, "i2": 100 * found.i2}
     for name, value in truth.items():
         assert own[name] == pytest.approx(value, rel=1e-9, abs=1e-12), name
 
 
 def test_sites_that_are_all_alike_have_no_error_between_them() -> None:
     found = random_effects(np.array([1.0, 1.0, 1.0]), np.array([0.1, 0.2, 0.3]))
-    assert found[:2] == (1.0, 0.0)
+    assert (found.estimate, found.std_error) == (1.0, 0.0)
     assert (found.tau2, found.q, found.p_value) == (0.0, 0.0, 0.0)

@@ -256,7 +256,7 @@ _MEDIAN = fa.Quantile("y", (0.5,), bounds=(1, 5))
             "'total y' is a sum over unweighted records: leave out `weight`.",
         ),
         ({"outcomes": [_MEDIAN], "moments": {}}, "'y p50' is read from sums by group: leave out `moments"),
-        ({"outcomes": [_RELAPSE], "federated": "sums"}, "'t up to 9' needs a histogram of exits, which devices"),
+        ({"outcomes": [_RELAPSE], "federated": "sums"}, "'t up to 9' needs a histogram of exits. In a federated plan"),
         ({"outcomes": [_RELAPSE], "moments": {}}, "'t up to 9' is read from sums by group: leave out `moments"),
         ({"outcomes": [_MEDIAN], "federated": "sums"}, "'y p50' needs a histogram, which devices and sites"),
         (

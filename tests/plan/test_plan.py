@@ -153,6 +153,9 @@ OTHER_IN_PARTS: dict[str, Any] = {
         "reply_share": 0.91,
         "device_records": 51,
         "sites": 3,
+        "within_sites": False,
+        "probabilities": {"Aarhus": {"a": 0.4, "b": 0.6}},
+        "joined": {"Aarhus": "Bergen"},
     },
     "release": {"epsilon": 0.5, "delta": 1e-6, "unit_records": 6, "noisy_groups": 64},
     "moments": {
@@ -186,6 +189,7 @@ BASES = {
     "strata": CUT,
     "looks": LOOKED,
 }
+OF_SITES = ("sites", "within_sites", "probabilities", "joined")
 IN_PARTS = [(part, setting) for part, settings in OTHER_IN_PARTS.items() for setting in settings]
 
 
@@ -213,7 +217,7 @@ def test_every_setting_is_tried_below() -> None:
 def test_a_changed_setting_in_a_part_changes_the_fingerprint(part: str, setting: str) -> None:
     base = BASES.get(part, FEDERATED)
     settings: dict[str, Any] = dict(base.get(part, {}))
-    if setting == "sites":  # of which only plans for sites can have some
+    if part == "federated" and setting in OF_SITES:  # of which only plans for sites can have some
         base, settings = {**base, "unit": "place", "covariates": []}, {"mode": "sums"}
     plan = fa.Plan(**{**base, part: settings})
     if setting == "levels":

@@ -22,7 +22,7 @@ from foldaway.effects.door import Door
 from foldaway.effects.effect import Effect
 from foldaway.effects.from_sums import SumsRead
 from foldaway.effects.rows import row_from
-from foldaway.effects.segment import BySegment, by_size
+from foldaway.effects.segment import SITE, BySegment, by_size
 from foldaway.errors import EstimateError
 from foldaway.inference.adjusting import fit_starts
 from foldaway.inference.alexander_govern import Differing, differing, effects_differ, means_by_level
@@ -31,6 +31,7 @@ from foldaway.inference.blocked_groups import spread_within
 from foldaway.inference.intervals import corrected
 from foldaway.inference.jackknife import cells_of
 from foldaway.inference.levels import difference_of, over
+from foldaway.inference.random_effects import random_effects
 from foldaway.inference.reading.compliers import complier_effect
 from foldaway.inference.unequal_arms import contrast_rate
 from foldaway.inference.welch import Spread, spread_of, welch
@@ -66,17 +67,33 @@ def by_segment(plan: Plan, tallies: Grouped, door: Door) -> list[BySegment]:
     return list(_adjusted(plan, found, door))
 
 
+def effects_by_site(plan: Plan, sites: SegmentTallies[Grouped], door: Door) -> Iterator[BySegment]:
+    """For every outcome and arm the effects by site, read as the levels of a segment are, and the mean over sites.
+
+    The mean comes from the numbers that are told of sites, so it says no more than they do.
+    """
+    found = [each for outcome in plan.outcomes for each in _by_level(plan, SITE, sites, outcome, door)]
+    for each in _adjusted(plan, found, door):
+        known = [(row.estimate, row.std_error) for row in each.effects if row.reliable and row.std_error]
+        y, error = np.array(known, dtype=np.float64).reshape(-1, 2).T
+        random = random_effects(y, error**2, plan.confidence) if len(known) > 1 else None
+        yield msgspec.structs.replace(each, random=random)
+
+
 def _by_level(
     plan: Plan, column: str, segment: SegmentTallies[Grouped], outcome: Outcome, door: Door
 ) -> Iterator[BySegment]:
     """One outcome's, for every arm."""
+    of_group = plan.privacy.smallest_cell if column is SITE else None
     levels = sorted(level for level in segment.levels if sum(segment.level(level).counts))
-    readings = {level: SumsRead.of(segment.level(level)) for level in levels}
+    readings = {level: SumsRead.of(segment.level(level))._replace(of_group=of_group) for level in levels}
     rows = {
         level: _leading([row_from(plan, each) for each in door.found(reading.found_of(outcome))])
         for level, reading in readings.items()
     }
-    why = _withheld(plan, outcome, {level: reading.present(outcome) for level, reading in readings.items()}, door)
+    why = _withheld(
+        plan, outcome, {level: reading.present(outcome) for level, reading in readings.items()}, door, of_group
+    )
     for arm in range(1, len(plan.arms)):
         own = {level: rows[level][arm - 1] for level in levels}
         effects = []
@@ -165,19 +182,21 @@ def _blend(spread: Spread, rate: float) -> Spread:
     return spread._replace(mean=(spread.mean @ parts)[..., None], products=products[..., None, None], level=np.zeros(1))
 
 
-def _withheld(plan: Plan, outcome: Outcome, present: dict[str, Floats], door: Door) -> dict[str, str]:
+def _withheld(
+    plan: Plan, outcome: Outcome, present: dict[str, Floats], door: Door, of_group: int | None
+) -> dict[str, str]:
     """Why some levels' effects on an outcome are not told, given the records that have it, by arm and group."""
     if outcome.KIND == "total":
         return dict.fromkeys(present, _NO_UNITS)
     least = plan.privacy.smallest_cell
-    units = {level: min(units_of(plan, records)) for level, records in present.items()}
+    units = {level: min(units_of(plan, records, of_group)) for level, records in present.items()}
     why = {level: f"an arm has fewer than {least} units in it." for level, n in units.items() if n < least}
     if not door.others or not why:
         return why
     # By records: units are counted by group, and in large levels all groups have some.
     records = {level: float(np.sum(each)) for level, each in present.items()}
     for level in sorted(units.keys() - why, key=lambda each: (records[each], each)):
-        if min(units_of(plan, np.sum([present[each] for each in why], axis=0))) >= least:
+        if min(units_of(plan, np.sum([present[each] for each in why], axis=0), of_group)) >= least:
             break
         why[level] = _TOGETHER
     return why

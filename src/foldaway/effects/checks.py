@@ -58,7 +58,7 @@ class Checks(NamedTuple):
             records = np.array([n + lost for n, lost in zip(counts.values(), dropped, strict=True)], dtype=np.float64)
             loss = loss_of(None, list(plan.arms), np.array(dropped, dtype=np.float64)[:, None], records[:, None])
             # Faulty records are not counted by stratum, and arms hold strata in different proportions.
-            untested = plan.strata is not None and not plan.strata.alike
+            untested = plan.shares_differ
             losses = [*losses, replace(loss, p_value=None) if untested else loss]
         return cls(counts, ratio, faults, losses, excess(faults, sum(counts.values()), plan.drop_limit))
 
@@ -220,10 +220,10 @@ def _notes_on_faults(checks: Checks, plan: Plan) -> Iterator[str]:
         if loss.outcome is not None and any(loss.lost.values()):
             without = " or ".join(map(repr, titles(plan, those)))
             yield f"Records without {without}: {lost}{_tested(loss)}."
-        elif loss.outcome is None and loss.state == "open" and plan.strata is not None:
+        elif loss.outcome is None and loss.state == "open" and plan.within_strata:
             yield (
-                "Whether the arms' shares of faulty records differ is not tested: they are not counted by stratum, "
-                "and the arms' probabilities differ between strata."
+                "Whether the arms' shares of faulty records differ is not tested: they are not counted by "
+                "stratum or site, and the arms' probabilities differ between these."
             )
         elif loss.outcome is None and loss.state in ("look", "fails") and plan.grouped:
             yield (

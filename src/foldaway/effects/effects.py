@@ -358,7 +358,9 @@ def _as_html(table: EffectTable) -> str:
 def _by_segment(effects: Findings) -> Iterator[EffectTable]:
     for each in effects.segments:
         title = f"{effects.heading(each.outcome)}: {each.arm} against {each.control}, by {each.column}"
-        yield EffectTable(title, *each.table(effects.confidence), each.reasons, 1, each.summary)
+        yield EffectTable(
+            title, *each.table(effects.confidence), each.reasons, 1, " ".join([each.summary, *each.across])
+        )
 
 
 def _baseline(effects: Findings) -> Iterator[EffectTable]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -37,7 +38,7 @@ from foldaway.plan.vocabulary import DIFFERENCE, ERRORS, ESTIMATORS, JACKKNIFE, 
 from foldaway.tallies import Grouped
 from foldaway.tallies.histogram import Histogram
 from foldaway.tallies.release import cell_of
-from foldaway.tallies.segment import units_of
+from foldaway.tallies.segment import SegmentTallies, units_of
 from foldaway.tallies.sums import Sums
 
 # Next to the spread of all arms together, what products in one frame leave of an arm's own if it has none.
@@ -55,6 +56,8 @@ class SumsRead(NamedTuple):
         plain: Sums of the outcomes.
         strata: The same by stratum, as they are once the trial is lean; None if the plan has none.
         why: Why outcomes are not adjusted; empty if they are.
+        shares: By site, where these are the strata, the arms' probabilities.
+        of_group: How many units a group certainly has, if it has any; None if that is for the plan to say.
         once_more: Of a release, the same with as much noise once more, again and again: how much of the error is noise.
     """
 
@@ -63,6 +66,24 @@ class SumsRead(NamedTuple):
     strata: Sums | None
     why: str
     once_more: Sequence[SumsRead] = ()
+    shares: Floats | None = None
+    of_group: int | None = None
+
+    def within_sites(self, sites: SegmentTallies[Grouped] | None) -> SumsRead:
+        """The same, with what each site has sent as strata; as they are if there are no sites."""
+        if sites is None or self.plan.federated is None:
+            return self
+        own = self.plan.federated.probabilities
+        shares = [[own.get(site, self.plan.arms)[arm] for arm in self.plan.arms] for site in sites.levels]
+        read = self._replace(strata=sites.cells.plain(), shares=np.array(shares))
+        if not (self.plan.shares_differ and self.tallies.histograms):
+            return read
+        weights = np.array(list(self.plan.arms.values())) / read.shares  # as in each arm, so in all sites together
+        histograms = tuple(
+            replace(each, shape=each.shape._replace(arms=len(self.plan.arms)), counts=_over_sites(each.counts, weights))
+            for each in sites.cells.histograms
+        )
+        return read._replace(tallies=replace(self.tallies, histograms=histograms))
 
     @classmethod
     def of(cls, tallies: Grouped) -> SumsRead:
@@ -234,7 +255,7 @@ class SumsRead(NamedTuple):
             return few_carry(plan)
         if not plan.lackable.intersection(outcome.columns):
             return ""
-        units, least = units_of(plan, self.present(outcome)), plan.privacy.smallest_cell
+        units, least = units_of(plan, self.present(outcome), self.of_group), plan.privacy.smallest_cell
         return f"fewer than {least} units of an arm have this outcome." if min(units[0], units[arm]) < least else ""
 
     def _carried_by_few(self, outcome: Outcome, arm: int) -> bool:
@@ -346,6 +367,8 @@ class SumsRead(NamedTuple):
     def ratio(self) -> SampleRatio:
         """Whether the arms got their share."""
         plan, tallies = self.plan, self.tallies
+        if self.shares is not None:
+            return sample_ratio_of_weights(plan, self._by_shares(self._sites.records), tallies.records)
         if self.strata is not None:
             if not plan.grouped:
                 return sample_ratio_of_strata(plan, self.strata.records.reshape(-1, len(plan.arms)))
@@ -358,6 +381,16 @@ class SumsRead(NamedTuple):
             return sample_ratio_with_noise(counts, plan.arms, float(cell_of(plan).scale[0]) ** 2)
         return sample_ratio(counts, plan.arms, "records")
 
+    @property
+    def _sites(self) -> Sums:
+        assert self.strata is not None
+        return self.strata
+
+    def _by_shares(self, counts: Floats) -> Floats:
+        """Counts by site, arm and group, each over the probability of its arm at its site, by arm and group."""
+        assert self.shares is not None
+        return _over_sites(counts, 1 / self.shares)
+
     def losses(self) -> Iterator[Loss]:
         """What each outcome that records may lack has lost."""
         plan, strata, sums, of = self.plan, self.strata, self.plain, None
@@ -369,6 +402,10 @@ class SumsRead(NamedTuple):
                 by_arm = (each.reshape(-1, len(plan.arms)).T for each in (strata.counts(place), strata.records))
                 present, everyone = by_arm
                 of = everyone - present, everyone
+            elif self.shares is not None:
+                if plan.shares_differ:
+                    everyone, counts = self._sites.records, self._sites.counts(place)
+                    of = self._by_shares(everyone - counts), self._by_shares(everyone)
             elif strata is not None:  # weighted by 1/π, the arms hold strata in the same proportions
                 of = np.maximum(sums.all_weights - sums.weights(place), 0), sums.all_weights
             yield loss_of(outcome.name, list(plan.arms), sums.records - sums.counts(place), sums.records, of)
@@ -379,3 +416,11 @@ class SumsRead(NamedTuple):
             return []
         found = [set(left_out(part)) for part in cases.parts if part.n]
         return left_out_notes(self.plan, sorted(set.intersection(*found)) if found else [])
+
+
+def _over_sites(counts: Floats, weights: Floats) -> Floats:
+    """Counts by site and arm, and what follows, times a weight of their site and arm, over all sites."""
+    sites, arms = weights.shape
+    split = counts.reshape(sites, arms, *counts.shape[1:])
+    summed: Floats = np.einsum("sa,sa...->a...", weights, split)
+    return summed

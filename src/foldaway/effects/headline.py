@@ -115,8 +115,8 @@ def why(effects: Findings, lead: Effect) -> str:
         return f"{outcome.level}s are not adjusted for covariates."
     if plan.covariates and not ESTIMATORS[lead.estimator].adjusts:
         return "the estimators that adjust for the covariates could not be computed."
-    if plan.strata is not None and outcome.KIND in ("mean", "share") and SUMS in ESTIMATORS[lead.estimator].sources:
-        return "it compares the arms within strata."
+    if plan.within_strata and outcome.KIND in ("mean", "share") and SUMS in ESTIMATORS[lead.estimator].sources:
+        return f"it compares the arms within {'sites' if plan.within_sites else 'strata'}."
     return ESTIMATORS[lead.estimator].because
 
 

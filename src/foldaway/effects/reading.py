@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from foldaway.effects.by_segment import by_segment
+from foldaway.effects.by_segment import by_segment, effects_by_site
 from foldaway.effects.checks import Checks, assembled
 from foldaway.effects.door import OWN, Door
 from foldaway.effects.effect import Effect
@@ -28,6 +28,7 @@ from foldaway.plan import Plan
 from foldaway.plan.vocabulary import ERRORS, ESTIMATORS
 from foldaway.records.faults import Faults, excess
 from foldaway.tallies import Grouped, Held, against, arms_of, grouped_of
+from foldaway.tallies.segment import SegmentTallies
 
 
 def read_effects(
@@ -62,6 +63,7 @@ def effects_of(
     moments: MomentsRead | None = None,
     units: Mapping[str, int] | None = None,
     notes: Iterable[str] = (),
+    sites: SegmentTallies[Grouped] | None = None,
 ) -> Effects:
     """Every effect that sums and moments hold, and the checks.
 
@@ -73,12 +75,13 @@ def effects_of(
         moments: The moments of the arms, if there are some.
         units: How many units there are, by arm, where they are counted.
         notes: What else there is to say about the records.
+        sites: The same sums by site, if effects are compared within sites.
 
     Raises:
         Unreleased: The plan has a `release`, and these are the exact tallies.
     """
     moments = moments if moments is not None and moments.arms else None
-    reading = None if sums is None else _reading(plan, sums)
+    reading = None if sums is None else _reading(plan, sums).within_sites(sites)
     door = OWN if sums is not None and sums.released else door  # noise hides more than rounding would
     found = [*([] if reading is None else reading.found()), *([] if moments is None else moments.found())]
     rows = [row_from(plan, each) for each in door.found(sorted(found, key=partial(_place, plan)))]
@@ -88,7 +91,7 @@ def effects_of(
     assert holder is not None
     counts = dict(zip(plan.arms, holder.all_counts, strict=True))
     units = units or (None if moments is None else moments.units())
-    if reading is not None and (units is None or (plan.strata is not None and not plan.strata.alike)):
+    if reading is not None and (units is None or plan.shares_differ):
         ratio = reading.ratio()
     else:
         ratio = sample_ratio(units or counts, plan.arms, "units" if units else "records")
@@ -104,7 +107,8 @@ def effects_of(
         return effects
     effects = replace(effects, baseline=baseline_of(plan, reading.tallies.baseline, door))
     curves = [] if checks.excess else curves_of(reading, door)
-    return replace(effects, joint=_joint(effects, reading, door), curves=list(curves))
+    by_site = [] if checks.excess or sites is None else list(effects_by_site(plan, sites, door))
+    return replace(effects, joint=_joint(effects, reading, door), curves=list(curves), segments=by_site)
 
 
 def _reading(plan: Plan, sums: Grouped) -> SumsRead:

@@ -10,11 +10,20 @@ import msgspec
 from foldaway.effects.effect import Effect
 from foldaway.effects.numbers import interval_text, p_relation, p_text
 from foldaway.effects.tabular import Tabular
+from foldaway.inference.random_effects import RandomEffects
 from foldaway.table import number, places_for
 
 OTHERS = "(others)"
 
+SITE = "site"
+"""What sites are called where effects are shown by site: there is no such column."""
+
 _CLEAR = 0.05
+
+_POPULATIONS = (
+    "The effect within sites speaks about the units of these sites; the mean over sites speaks about sites like these, "
+    "of which these are taken to be a sample."
+)
 
 # What a table has of the test of whether effects differ.
 _TEST = ("differ_df", "differ_p_value", "differ_p_adjusted")
@@ -30,6 +39,7 @@ class BySegment(msgspec.Struct, frozen=True, kw_only=True):
         control: What it is compared with.
         effects: One for each level, which is its ``segment``, the largest first; ``p_adjusted`` allows for there being
             several.
+        random: Where the levels are sites, the mean effect over sites; None for fewer than two.
         differ_df: How many differences between levels are tested; None if there is no test.
         differ_p_value: How rare effects that differ so much are by chance if they are alike.
         differ_p_adjusted: The same, allowing for the segment's tests of all outcomes and arms.
@@ -40,6 +50,7 @@ class BySegment(msgspec.Struct, frozen=True, kw_only=True):
     arm: str
     control: str
     effects: list[Effect]
+    random: RandomEffects | None = None
     differ_df: int | None = None
     differ_p_value: float | None = None
     differ_p_adjusted: float | None = None
@@ -59,6 +70,21 @@ class BySegment(msgspec.Struct, frozen=True, kw_only=True):
         if self.differs:
             return f"The effects differ by {self.column} ({self.tested})."
         return f"The data do not show clearly that the effects differ by {self.column} ({self.tested})."
+
+    @property
+    def across(self) -> list[str]:
+        """Of sites, the mean effect over them, how much they differ, and of whom either mean speaks."""
+        if (found := self.random) is None:
+            return []
+        places = places_for([found.std_error])
+        mean, spread = number(found.estimate, places=places), number(found.tau2, 3)
+        return [
+            f"Mean over sites (random effects, Hartung–Knapp): {mean} "
+            f"{interval_text(found.ci_lower, found.ci_upper, places)}, p {p_relation(found.p_value)}. Heterogeneity: "
+            f"τ² = {spread}, I² = {100 * found.i2:.0f} %, Q = {number(found.q, 3)} on {found.sites - 1} df, p "
+            f"{p_relation(found.q_p_value)}.",
+            _POPULATIONS,
+        ]
 
     @property
     def tested(self) -> str:

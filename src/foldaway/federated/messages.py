@@ -111,6 +111,8 @@ class SiteSums(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         sums: Of each outcome and, if the plan has coefficients, of each ỹ, by arm and group.
         baseline: Of each trait of the baseline table, by arm: how many records have it, their mean, the sum of squares
             about it, and the sum of sizes.
+        exits: Where outcomes are survival, a histogram for each of their bins: exits by arm, group and bin. Between two
+            bins with exits, `smallest_cell` of every arm have left.
     """
 
     units: list[Whole]
@@ -120,6 +122,7 @@ class SiteSums(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     baseline: bytes | msgspec.UnsetType = msgspec.UNSET
     dropped: dict[str, Count] = {}
     faults: list[Fault] = []
+    exits: list[bytes] = []
 
 
 class ScoreReply(DeviceMessage, frozen=True, forbid_unknown_fields=True):

@@ -15,7 +15,6 @@ wide as without strata. Where arms' shares differ by site, the difference withou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from foldaway.inference.welch import Spread
 from foldaway.numerics.block import Floats
 
 LONE = "in a stratum, an arm has units in a single group or none, so there is no error within strata to give."
-"""Why blocked effects are withheld; unless the plan joins such a stratum to a neighbour."""
+"""Why blocked effects are withheld."""
 
 
 def by_stratum(cells: Cells, arms: int) -> Cells:
@@ -96,26 +95,24 @@ def lone_strata(cells: Cells) -> NDArray[np.bool_]:
     return np.asarray((cells.weight > 0).sum(axis=-2) < 2)
 
 
-def joined(cells: Cells, into: Sequence[int]) -> Cells:
-    """The cells with each stratum added to the one at the place given for it; what is left is empty.
+def rate_within(cells: Cells) -> float:
+    """λ of `adjusted_mean` that makes the variance of differences within strata smallest, from groups alone.
 
-    Example:
-        >>> joined(Cells(np.ones((3, 4, 2)), np.ones((3, 4, 2))), [0, 0, 2]).weight[:, 0, 0]
-        array([2., 0., 1.])
+    Where sums come from sites, nothing is known of single records: as in `inference/jackknife.py`, deviations of cells
+    from their arm's mean in the stratum take their place, and there are too many of them for λ to need a fit for each
+    left-out group.
     """
-    into_place = np.zeros((len(into), len(into)))
-    into_place[list(into), range(len(into))] = 1.0
-
-    def add(sums: Floats) -> Floats:
-        added: Floats = np.einsum("st,...tga->...sga", into_place, sums)
-        return added
-
-    return cells._replace(
-        weight=add(cells.weight),
-        value=add(cells.value),
-        adjusted=None if cells.adjusted is None else add(cells.adjusted),
-        records=None if cells.records is None else add(cells.records),
-    )
+    total = cells.total()
+    assert cells.adjusted is not None
+    assert total.adjusted is not None
+    away = [
+        sums - cells.weight * np.nan_to_num(over(whole, total.weight))[..., None, :]
+        for sums, whole in ((cells.value, total.value), (cells.value - cells.adjusted, total.value - total.adjusted))
+    ]
+    size = total.weight.sum(axis=-1, keepdims=True)
+    times = np.nan_to_num(over(np.broadcast_to(size, total.weight.shape), total.weight))[..., None, :] ** 2
+    spread = (times * away[1] ** 2).sum()
+    return float((times * away[0] * away[1]).sum() / spread) if spread > 0 else 0.0
 
 
 def spread_within(spread: Spread) -> Spread:

@@ -12,8 +12,7 @@ freedom:
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+import msgspec
 import numpy as np
 
 from foldaway.inference.intervals import critical
@@ -23,7 +22,7 @@ from foldaway.numerics.block import Floats
 _MOST_STEPS, _SETTLED = 1_000, 1e-13
 
 
-class RandomEffects(NamedTuple):
+class RandomEffects(msgspec.Struct, frozen=True):
     """The mean effect over sites like these, and how much sites differ.
 
     Attributes:

@@ -74,7 +74,7 @@ def sample_ratio_of_weights(plan: Plan, weights: Floats, records: Floats) -> Sam
     arms, everyone = len(plan.arms), records.sum(axis=0)
     if plan.weight is None:
         shares, wanted = np.array(list(plan.arms.values())), everyone
-        tests = arms if arms > 2 or (plan.strata is not None and not plan.strata.alike) else 1
+        tests = arms if arms > 2 or plan.shares_differ else 1
     else:
         weights = weights * over(records.sum(), weights.sum())
         shares, wanted, tests = np.full(arms, 1 / arms), weights.sum(axis=0) / arms, arms if arms > 2 else 1

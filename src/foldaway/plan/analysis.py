@@ -393,7 +393,28 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
     @property
     def sites_only(self) -> bool:
         """Whether no device can take part in a federated plan: its message cannot say what the plan asks for."""
-        return self.federated is not None and (self.lacking or self.strata is not None or bool(self.baseline))
+        by_sites = self.lacking or self.strata is not None or bool(self.baseline)
+        by_sites = by_sites or any(each.KIND == "survival" for each in self.outcomes)
+        return self.federated is not None and by_sites
+
+    @property
+    def within_sites(self) -> bool:
+        """Whether arms are compared within sites, which send sums and need not be named by records."""
+        if self.federated is None or self.unit is None or self.keeps != SUMS or self.strata is not None:
+            return False
+        return self.federated.within_sites
+
+    @property
+    def within_strata(self) -> bool:
+        """Whether arms are compared within strata, or within sites."""
+        return self.strata is not None or self.within_sites
+
+    @property
+    def shares_differ(self) -> bool:
+        """Whether the arms have other probabilities in some strata, or at some sites, than elsewhere."""
+        if self.strata is not None:
+            return not self.strata.alike
+        return self.within_sites and bool(self.federated and self.federated.probabilities)
 
     @cached_property
     def present_together(self) -> tuple[tuple[int, ...], ...]:

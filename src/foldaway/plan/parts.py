@@ -207,6 +207,13 @@ Share = Annotated[float, Meta(gt=0, le=1, description="a number above 0 and at m
 Sites = Annotated[int, Meta(ge=1, le=10_000, description="a whole number from 1 to 10,000")]
 
 
+SiteShares = Annotated[
+    Mapping[str, Mapping[str, float]],
+    Meta(description="a table for each of some sites, with the probability of every arm at it"),
+]
+Neighbours = Annotated[Mapping[str, str], Meta(description="a table of sites, each with the name of its neighbour")]
+
+
 class Federated(Part, frozen=True):
     """What devices send, and how long the coordinator waits for it. In short: the mode alone.
 
@@ -223,6 +230,11 @@ class Federated(Part, frozen=True):
         device_records: The most records of a device: it takes no more, and the coordinator refuses a message that
             claims more. At sites it limits each unit in mode ``one-message``.
         sites: The fewest sites (known by the labels of their tokens) that must have reported before there are effects.
+        within_sites: Whether effects compare the arms within sites, where sites send sums and the plan has no `strata`.
+            Devices count as one site.
+        probabilities: By site, the probabilities of its arms where they are not those in `arms`.
+        joined: By site, another that it counts as. Within a site, an arm that is in a single group of units has no
+            error, and effects are withheld: join small sites to their neighbours before the trial begins.
 
     Example:
         >>> Federated("scores").reply_share
@@ -237,6 +249,28 @@ class Federated(Part, frozen=True):
     reply_share: Share = 1.0
     device_records: Count = 1_000
     sites: Sites | None = None
+    within_sites: bool = True
+    probabilities: SiteShares = Fixed()
+    joined: Neighbours = Fixed()
+
+    def faults(self) -> Iterator[str]:
+        """What is wrong with what is said of sites."""
+        for site, shares in self.probabilities.items():
+            if any(not 0 < share < 1 for share in shares.values()):
+                yield f"the probabilities of the site {site!r} must lie between 0 and 1."
+            elif not math.isclose(total := math.fsum(shares.values()), 1, abs_tol=1e-9):
+                yield f"the probabilities of the site {site!r} add up to {total:.10g} instead of 1."
+        for site, other in self.joined.items():
+            if other in self.joined:
+                yield f"`federated.joined` joins {site!r} to {other!r}, which is joined itself: name its own neighbour."
+            if self.probabilities.get(site) != self.probabilities.get(other):
+                yield f"`federated.joined` joins {site!r} to {other!r}, whose arms have other probabilities."
+
+    def misfits(self, arms: Mapping[str, float]) -> Iterator[str]:
+        """A sentence for each site that does not have the plan's arms."""
+        for site, shares in self.probabilities.items():
+            if set(shares) != set(arms):
+                yield f"the site {site!r} must have a probability for each of {', '.join(arms)}, and no other."
 
 
 Epsilon = Annotated[float, Meta(gt=0, le=20, description="a number above 0 and at most 20, for example 1.0")]

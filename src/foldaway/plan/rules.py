@@ -146,6 +146,16 @@ def _federated_faults(plan: Analysis) -> Iterator[str]:
         )
     if plan.federated.sites is not None and not (plan.unit is not None and mode.sites):
         yield "`federated.sites` counts sites, which need `unit`, the column that names their units: leave it out."
+    if not plan.within_sites:
+        for setting in ("probabilities", "joined"):
+            if getattr(plan.federated, setting):
+                yield (
+                    f"`federated.{setting}` is for sites that send sums and are compared within: it needs `unit`, mode "
+                    '"sums", and no `strata`.'
+                )
+    yield from plan.federated.misfits(plan.arms)
+    if plan.federated.probabilities and any(each.KIND == "total" for each in plan.outcomes):
+        yield "totals need the same probabilities at all sites: leave out `federated.probabilities`, or take a mean."
     if plan.unit is not None and plan.release is not None:
         yield (
             "`release` limits the records of each device, which a site cannot do for its units: leave out `release`; "
@@ -314,7 +324,8 @@ def _look_faults(plan: Analysis) -> Iterator[str]:
 def _name_faults(plan: Analysis) -> Iterator[str]:
     """Names are printed and saved, so they have no line breaks, escape codes or halves of characters."""
     strata = [] if plan.strata is None else [plan.strata.column, *plan.strata.probabilities]
-    columns = filter(None, (plan.arm, plan.unit, plan.cluster, plan.weight, *plan.segments, *strata))
+    sites = {} if plan.federated is None else {**plan.federated.probabilities, **plan.federated.joined}
+    columns = filter(None, (*sites, plan.arm, plan.unit, plan.cluster, plan.weight, *plan.segments, *strata))
     levels = [level for levels in plan.levels.values() for level in levels]
     told = [text for each in plan.outcomes for text in (each.name, each.label, each.measure)]
     arms = [*plan.arms, *(value for values in plan.arms.said.values() for value in values)]

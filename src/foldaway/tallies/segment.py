@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -119,12 +119,31 @@ class SegmentTallies(NamedTuple, Generic[C]):
         return rest.merged(self.of_levels(common)) if common else rest
 
 
+def side_by_side_of(levels: Mapping[str, C]) -> SegmentTallies[C]:
+    """A segment of these levels, of each of which this is held."""
+    names = sorted(levels)
+    first, *others = (levels[name] for name in names)
+    arms, number = len(first.plan.arms), len(names)
+
+    def at(place: int, held: C) -> C:
+        return held.of_arms([arm if each == place else -1 for each in range(number) for arm in range(arms)])
+
+    cells = at(0, first)
+    for place, held in enumerate(others, 1):
+        cells += at(place, held)
+    return SegmentTallies(tuple(names), cells)
+
+
 def first_levels(plan: Plan, column: str) -> tuple[str, ...]:
     """The levels of a segment before its first record."""
     return tuple(plan.levels_of(column) or (OTHER,))
 
 
-def units_of(plan: Plan, records: Floats) -> list[int]:
-    """By arm, the units that records by arm and group certainly have: one for each group, or for each record."""
-    by_arm = np.count_nonzero(records > 0, axis=1) if plan.grouped else records.sum(axis=1).round()
+def units_of(plan: Plan, records: Floats, of_group: int | None = None) -> list[int]:
+    """By arm, the units that records by arm and group certainly have: one for each group, or for each record.
+
+    A group in which a site has units of an arm has `smallest_cell` of them.
+    """
+    of_group = of_group or (plan.privacy.smallest_cell if plan.sites_only else 1)
+    by_arm = np.count_nonzero(records > 0, axis=1) * of_group if plan.grouped else records.sum(axis=1).round()
     return [int(n) for n in by_arm]

@@ -25,3 +25,30 @@ for (name in names(sets)) {
 }
 write.csv(effects, file.path(folder, "effects.csv"), row.names = FALSE, quote = FALSE)
 write.csv(told, file.path(folder, "truths.csv"), row.names = FALSE, quote = FALSE)
+
+# A consortium: three hospitals that randomise by themselves, 2:1 at one; repeated visits; 9 % of outcomes missing.
+library(estimatr)
+set.seed(29)
+patients <- data.frame(site = rep(c("Aarhus", "Bergen", "Uppsala"), c(320, 200, 260)))
+patients$patient <- paste0(substr(patients$site, 1, 1), seq_len(nrow(patients)))
+patients$drug <- rbinom(nrow(patients), 1, ifelse(patients$site == "Bergen", 2 / 3, 1 / 2))
+patients$level <- c(Aarhus = 4, Bergen = 7, Uppsala = 5)[patients$site] + rnorm(nrow(patients))
+patients$visits <- sample(1:4, nrow(patients), replace = TRUE)
+rows <- patients[rep(seq_len(nrow(patients)), patients$visits), ]
+rows$pain <- round(rows$level - 0.8 * rows$drug + rnorm(nrow(rows)), 2)
+rows$pain[runif(nrow(rows)) < 0.09] <- NA
+rows$arm <- ifelse(rows$drug == 1, "drug", "placebo")
+visits <- rows[, c("site", "patient", "arm", "pain")]
+write.csv(visits, file.path(folder, "consortium.csv"), row.names = FALSE, quote = FALSE, na = "")
+whole <- rows[!is.na(rows$pain), ]
+blocks <- difference_in_means(pain ~ drug, blocks = site, clusters = patient, data = whole)
+pooled <- difference_in_means(pain ~ drug, clusters = patient, data = whole)
+effects <- lm_robust(pain ~ drug, fixed_effects = ~site, clusters = patient, data = whole, se_type = "stata")
+told <- data.frame(name = c("blocks", "pooled", "fixed_effects"), do.call(rbind, lapply(list(blocks, pooled, effects), function(fit) {
+  data.frame(estimate = sprintf("%.17g", fit$coefficients["drug"]), std_error = sprintf("%.17g", fit$std.error["drug"]))
+})))
+by_site <- do.call(rbind, lapply(unique(whole$site), function(site) {
+  fit <- lm_robust(pain ~ drug, clusters = patient, data = whole[whole$site == site, ], se_type = "CR2")
+  data.frame(name = site, estimate = sprintf("%.17g", fit$coefficients["drug"]), std_error = sprintf("%.17g", fit$std.error["drug"]))
+}))
+write.csv(rbind(told, by_site), file.path(folder, "consortium_truths.csv"), row.names = FALSE, quote = FALSE)

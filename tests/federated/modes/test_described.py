@@ -59,5 +59,5 @@ def test_what_sites_send_is_said_where_they_may_take_part(mode: str, what: str) 
         records_per_unit="many" if mode == "sums" else "together",
     )
     assert "A site" not in described(devices)[0]
-    rule = "once, and only if every arm that has units at the site has at least 30 units."
+    rule = "only if every arm that has units at the site has at least 30 units; and again"
     assert f"A site sends {what} {rule}" in described(sites)[0]

@@ -25,7 +25,7 @@ from foldaway.federated.link import HttpLink
 from foldaway.federated.messages import Enrolment, SiteSums, encoded, new_number, packed
 from foldaway.federated.modes import site_mode_of
 from foldaway.federated.modes.share import units_of
-from foldaway.federated.modes.sums import site_groups
+from foldaway.federated.modes.site_groups import site_groups
 from foldaway.federated.site.site import SiteMark, SiteReport, fold_site, send_site
 from foldaway.inference.blocked_groups import blocked_by_group
 from foldaway.inference.jackknife import Cells
@@ -76,7 +76,7 @@ def sent(plan: fa.Plan, file: Path, trial: Hosted) -> SiteReport:
 
 def groups_at(site: fa.Trial, units: Any) -> list[int]:
     """The group of each unit, as its keyed hash says."""
-    places = site_groups(site)
+    places = site_groups(site, site.plan.groups)
     return [places[int(key) % len(places)] for key in hashes(pa.array(units), len(units), Secret(site.key).of_groups())]
 
 
@@ -84,7 +84,8 @@ def test_sites_and_devices_that_send_sums_equal_one_analysis_with_the_same_group
     server: Served, tmp_path: Path
 ) -> None:
     """Each site deals groups under a key of its own, and a unit's records may lie in several files of it."""
-    kept, plan, rows = site_plan("summed", mode="sums", expected_units=320)
+    over = fa.Federated("sums", within_sites=False)
+    kept, plan, rows = site_plan("summed", mode="sums", expected_units=320, federated=over)
     trial = Hosted(server, plan)
     files = site_files(rows, tmp_path, 3)
     group: dict[str, int] = {}
@@ -392,7 +393,7 @@ def test_sites_with_other_levels_and_other_shares_are_compared_within(server: Se
         frame.to_parquet(file)
         folded = fold_site(plan, [str(file)], f"{file}-folder")
         send_site(folded, [str(file)], trial.site_link, f"{file}-folder")
-        places = site_groups(folded)
+        places = site_groups(folded, plan.groups_of_parts(len(shares)))
         keys = hashes(pa.array(ids), n, Secret(folded.key).of_groups())
         parts.append(frame.assign(place=[places[int(key) % len(places)] for key in keys]))
     with pytest.raises(Exception, match="no device can join"):
@@ -432,21 +433,21 @@ def test_the_number_is_random_and_comes_back_for_the_same_records(tmp_path: Path
     for name, content in {"a": b"1", "b": b"2"}.items():
         (tmp_path / f"{name}.csv").write_bytes(content)
     a, b = (str(tmp_path / f"{name}.csv") for name in "ab")
-    first, made = SiteMark.of(plan, [a, b], tmp_path / "one")
-    again, made_again = SiteMark.of(plan, [b, a], tmp_path / "one")
+    first, made = SiteMark.of(fa.Trial(plan), [a, b], tmp_path / "one")
+    again, made_again = SiteMark.of(fa.Trial(plan), [b, a], tmp_path / "one")
     assert (first.number, made, made_again) == (again.number, True, False)
     # Nobody can work it out from the records: elsewhere the same files have another.
-    assert SiteMark.of(plan, [a, b], tmp_path / "two")[0].number != first.number
+    assert SiteMark.of(fa.Trial(plan), [a, b], tmp_path / "two")[0].number != first.number
     assert (tmp_path / "one" / "numbers.site").stat().st_mode & 0o777 == 0o600
     with pytest.raises(StateError, match="of other records"):
-        SiteMark.of(plan, [a], tmp_path / "one")
+        SiteMark.of(fa.Trial(plan), [a], tmp_path / "one")
     with pytest.raises(StateError, match="under another plan"):
-        SiteMark.of(site_plan("numbers", cohort=11)[1], [a, b], tmp_path / "one")
+        SiteMark.of(fa.Trial(site_plan("numbers", cohort=11)[1]), [a, b], tmp_path / "one")
     (tmp_path / "one" / "numbers.site").write_bytes(b"{")
     with pytest.raises(StateError, match="damaged"):
-        SiteMark.of(plan, [a, b], tmp_path / "one")
+        SiteMark.of(fa.Trial(plan), [a, b], tmp_path / "one")
     with pytest.raises(SourceError, match="standard input"):
-        SiteMark.of(plan, ["-"], tmp_path / "three")
+        SiteMark.of(fa.Trial(plan), ["-"], tmp_path / "three")
 
 
 def test_a_changed_file_is_refused_and_not_counted_as_another_site(server: Served, tmp_path: Path) -> None:
@@ -573,12 +574,13 @@ def test_no_unit_leaves_its_site_alone_in_a_group(tmp_path: Path) -> None:
         units = units.assign(place=groups_at(trial, units["unit"]))
         cells = units.groupby(["group", "place"]).size()
         assert cells.min() >= 4
-        assert 1 < len(site_groups(trial)) < plan.groups == 128
+        places = site_groups(trial, plan.groups)
+        assert 5 <= len(set(places)) < plan.groups == 128
         sent_of = msgspec.json.decode(site_mode_of(plan).from_site(trial), type=SiteSums)
         records = np.frombuffer(sent_of.records, "<f8").reshape(len(plan.arms), plan.groups)
         assert {(arm, place) for arm, place in zip(*np.nonzero(records), strict=True)} == {
             (list(plan.arms).index(arm), place) for arm, place in cells.index
         }
         assert records.sum() == len(rows)
-        first_groups.add(int(site_groups(trial)[0]))
+        first_groups.add(int(places[0]))
     assert len(first_groups) > 1

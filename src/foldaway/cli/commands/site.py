@@ -34,14 +34,25 @@ def run(
             "own."
         ),
     ] = "~/.foldaway",
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace",
+            help="Send all of the site's records again, with those that have come since, in place of what was sent "
+            "before.",
+        ),
+    ] = False,
     ca: Authority = None,
     json: AsJson = False,
 ) -> None:
-    """Fold a site's records here and send its tallies, once. Each unit is a cluster.
+    """Fold a site's records here and send its tallies. Each unit is a cluster.
 
     Before it sends anything, it prints which faulty records it leaves out. If
     they are more than the plan's `drop_limit`, it sends nothing. What was sent is
     marked in ~/.foldaway, or the folder that --folder names; no record is in it.
+
+    The same files again are counted once. As enrolment goes on, send all of the
+    site's records again with --replace, once `cohort` more units of each arm came.
     """
     from foldaway.federated.link import HttpLink, trial_address
     from foldaway.federated.site.site import fold_site, send_site
@@ -54,7 +65,7 @@ def run(
         _print_lost(trial)
     link = HttpLink(address, token, verify=True if ca is None else str(ca), told=tell_waiting)
     try:
-        sent = send_site(trial, files, link, folder)
+        sent = send_site(trial, files, link, folder, replace=replace)
     finally:
         link.close()
     if json:

@@ -79,8 +79,8 @@ def described(plan: Plan) -> list[str]:
         f"Federated, {mode.name}: {mode.described(plan)}",
         " ".join(_of_sites(plan) if plan.sites_only else _counted(plan)),
         *([] if plan.sites_only else [" ".join(_kept_for(plan))]),
-        f"Kept on the coordinator: {empty_holding(plan).size:,} numbers about the records, however many there are, "
-        "and a hash of each message's random number.",
+        f"Kept on the coordinator: {empty_holding(plan).size:,} numbers about the records, however many there are"
+        f"{'' if plan.unit is None else ', and as many for each site'}; and a hash of each message's random number.",
     ]
 
 

@@ -87,7 +87,7 @@ class Mode(ABC):
     ) -> None:
         """Take checked messages of one kind in; unless they are replies, each is a cluster of its own."""
         if messages:
-            share.trial.fold_clusters(*share.counted(messages), np.stack(values))
+            share.own.fold_clusters(*share.counted(messages), np.stack(values))
 
     @abstractmethod
     def results(
@@ -110,8 +110,12 @@ class SiteMode(Mode):
     """A mode in which sites with many units take part too."""
 
     @abstractmethod
-    def from_site(self, trial: Trial) -> bytes:
-        """What a site sends of the records that it has folded."""
+    def from_site(self, trial: Trial, exits_before: Sequence[bytes] = ()) -> bytes:
+        """What a site sends of the records that it has folded, in place of tallies with these exits, if of some."""
+
+    def exits_sent(self, plan: Plan, data: bytes) -> list[bytes]:
+        """For each of the plan's histograms, the exits by arm and bin in what a site has sent."""
+        return []
 
     @abstractmethod
     def site(self, share: ServerShare, data: bytes) -> ServerShare:

@@ -53,7 +53,7 @@ class OneMessage(OneRound, SiteMode):
         """The factor of as many records as a message may be of."""
         return [DeviceMoments.of(bytes(16), longest_arm(plan), MOST_RECORDS, np.zeros((len(plan.columns),) * 2))]
 
-    def from_site(self, trial: Trial) -> bytes:
+    def from_site(self, trial: Trial, exits_before: Sequence[bytes] = ()) -> bytes:
         """The state, in which every unit is a cluster."""
         return trial.dumps()
 
@@ -99,7 +99,10 @@ class Delta(OneRound):
 def site_sentence(plan: Plan, what: str) -> str:
     """What a site sends, and when."""
     least = many(least_to_publish(plan.privacy), "unit")
-    return f"A site sends {what} once, and only if every arm that has units at the site has at least {least}."
+    return (
+        f"A site sends {what} only if every arm that has units at the site has at least {least}; and again, in place "
+        "of these, only if every arm has as many more."
+    )
 
 
 def notes_on(share: ServerShare, devices: Devices, door: Door) -> Iterator[str]:

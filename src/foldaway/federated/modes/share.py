@@ -1,4 +1,7 @@
-"""A coordinator's share of a federated trial: what has come from devices, as tallies. No numbers, no network.
+"""A coordinator's share of a federated trial: what has come from devices and sites, as tallies. No numbers, no network.
+
+A site's tallies lie beside those of devices. So a site may send again, in place of what it sent before, and effects can
+be compared within sites and shown by site.
 
 While the trial is open, what devices send folds into its tallies. Once a mode with replies is ending, the arms
 are frozen and published, and replies fold into sums. Shares of several servers add up.
@@ -7,21 +10,21 @@ are frozen and published, and replies fold into sums. Shares of several servers 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Self
 
 import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from foldaway.errors import MessageError, StateError
+from foldaway.errors import MessageError, StateError, many
 from foldaway.federated.messages import Counted, DeviceMoments
 from foldaway.federated.replies.published import Published
 from foldaway.federated.replies.tally import Replies
-from foldaway.keeping.cohort import Newcomers
+from foldaway.keeping.cohort import Newcomers, least_to_publish
 from foldaway.keeping.state import pack, unpack
 from foldaway.numerics.block import Floats
-from foldaway.plan import Plan
+from foldaway.plan import Plan, Privacy
 from foldaway.records.faults import CLIPPED, NO_ARM, Faults, excess
 from foldaway.trial import Trial
 
@@ -70,6 +73,22 @@ def units_of(trial: Trial) -> Counter[str]:
     return Counter(dict(zip(trial.plan.arms, by_arm.tolist(), strict=True)))
 
 
+def require_newcomers(privacy: Privacy, arms: Iterable[str], before: Sequence[int], now: Sequence[int]) -> None:
+    """Refuse tallies that are to replace others, if the difference of both would be of a few units.
+
+    Raises:
+        MessageError: It would.
+    """
+    least = least_to_publish(privacy)
+    for arm, had, has in zip(arms, before, now, strict=True):
+        if has - had < least:
+            raise MessageError(
+                f"the site has {many(max(has - had, 0), 'unit')} more in the arm {arm} than when it sent before: with "
+                f"fewer than {least:,} (the plan's `cohort` or `smallest_cell`) the difference would say too much "
+                "about each. Send again when more have come."
+            )
+
+
 class ShareState(msgspec.Struct, array_like=True):
     """A share as it is kept."""
 
@@ -77,6 +96,21 @@ class ShareState(msgspec.Struct, array_like=True):
     replies: list[Any] | None
     devices: list[int]
     largest: list[int]
+    sites: list[tuple[str, str, int, bytes]] = []
+
+
+class Sending(NamedTuple):
+    """What a site has sent last.
+
+    Attributes:
+        site: What the site is called.
+        number: How many times it has sent.
+        share: Its tallies.
+    """
+
+    site: str
+    number: int
+    share: ServerShare
 
 
 class ServerShare:
@@ -86,11 +120,9 @@ class ServerShare:
 
     Attributes:
         plan: The plan.
-        trial: The records' tallies.
+        own: The tallies of devices' records; of a site's share, the site's.
         replies: The sums of the replies, by arm, once there are some.
-        devices: By arm, the devices that have records in the tallies.
-        largest: By arm, the most records that one device or site has sent in a message; 0 where there is none. It
-            stays when that device withdraws.
+        sites: What each site has sent last, by a random number of its own.
         out: Devices that have withdrawn, and are still in all of these; in memory only.
     """
 
@@ -100,12 +132,14 @@ class ServerShare:
         replies: list[Replies] | None = None,
         devices: Sequence[int] | None = None,
         largest: Sequence[int] | None = None,
+        sites: Mapping[str, Sending] | None = None,
     ) -> None:
         self.plan = trial.plan
-        self.trial = trial
+        self.own = trial
         self.replies = replies
-        self.devices = [0] * len(self.plan.arms) if devices is None else list(devices)
-        self.largest = [0] * len(self.plan.arms) if largest is None else list(largest)
+        self.sites = dict(sites or {})
+        self._devices = [0] * len(self.plan.arms) if devices is None else list(devices)
+        self._largest = [0] * len(self.plan.arms) if largest is None else list(largest)
         self.out: ServerShare | None = None
         self._most: Floats | None = None  # what is not absurd next to the records here; worked out when it is needed
 
@@ -119,8 +153,9 @@ class ServerShare:
         counts = (saved.devices, saved.largest)
         if any(len(each) != len(plan.arms) or min(each) < 0 for each in counts):
             raise StateError("the state does not fit its plan: it counts the devices of other arms.")
+        sites = {key: Sending(site, number, cls.of(plan, own)) for key, site, number, own in saved.sites}
         if saved.replies is None:
-            return cls(trial, devices=saved.devices, largest=saved.largest)
+            return cls(trial, devices=saved.devices, largest=saved.largest, sites=sites)
         if published is None:
             raise StateError("the state does not fit its plan: it has replies to nothing that was published.")
         if len(saved.replies) != len(plan.arms):
@@ -129,23 +164,48 @@ class ServerShare:
         return cls(trial, replies, saved.devices, saved.largest)
 
     @property
+    def trial(self) -> Trial:
+        """The tallies of all records, of devices and of sites."""
+        whole = self.own
+        for _, _, site in self.sites.values():
+            whole = whole.merge(site.own)
+        return whole
+
+    @property
     def n(self) -> int:
         """The number of records."""
-        return self.trial.n
+        return sum(each.own.n for each in self._parts())
+
+    @property
+    def devices(self) -> list[int]:
+        """By arm, the devices and the units of sites that have records in the tallies."""
+        return [sum(counts) for counts in zip(*(each._devices for each in self._parts()), strict=True)]
+
+    @property
+    def largest(self) -> list[int]:
+        """By arm, the most records that one device or site has sent; 0 where there is none."""
+        return [max(counts) for counts in zip(*(each._largest for each in self._parts()), strict=True)]
+
+    def _parts(self) -> list[ServerShare]:
+        return [self, *(sending.share for sending in self.sites.values())]
 
     @property
     def newcomers(self) -> Newcomers:
         """How many messages have come since the share was last stored; each is of a unit of its own."""
-        return self.trial.newcomers
+        return self.own.newcomers
 
     @newcomers.setter
     def newcomers(self, newcomers: Newcomers) -> None:
-        self.trial.newcomers = newcomers
+        self.own.newcomers = newcomers
+
+    def sent_by(self, key: str, site: str, number: int = 1) -> Self:
+        """A share of nothing but this one, as what a site has sent."""
+        return type(self)(Trial(self.plan), sites={key: Sending(site, number, self)})
 
     def copy(self) -> Self:
         """A share of its own with the same tallies."""
         replies = None if self.replies is None else list(self.replies)
-        twin = type(self)(self.trial.copy(), replies, self.devices, self.largest)
+        twin = type(self)(self.own.copy(), replies, self._devices, self._largest, self.sites)
         twin.out = None if self.out is None else self.out.copy()
         return twin
 
@@ -153,8 +213,8 @@ class ServerShare:
         """Without the devices that have withdrawn."""
         if self.out is None:
             return self
-        devices = [n - out for n, out in zip(self.devices, self.out.devices, strict=True)]
-        return type(self)(self.trial.without(self.out.trial), self.replies, devices, self.largest)
+        devices = [n - out for n, out in zip(self._devices, self.out._devices, strict=True)]
+        return type(self)(self.own.without(self.out.own), self.replies, devices, self._largest, self.sites)
 
     def code(self, arm: str) -> int:
         """An arm's place in the plan."""
@@ -230,20 +290,24 @@ class ServerShare:
         """Count the devices, and give the messages' arms and numbers of records."""
         codes = np.array([self.code(message.arm) for message in messages], dtype=np.intp)
         for code, message in zip(codes, messages, strict=True):
-            self.devices[code] += not isinstance(message, DeviceMoments) or message.first
-            self.largest[code] = max(self.largest[code], message.n)
+            self._devices[code] += not isinstance(message, DeviceMoments) or message.first
+            self._largest[code] = max(self._largest[code], message.n)
         self._most = None
         return codes, np.array([message.n for message in messages], dtype=np.int64)
 
     def merge(self, other: ServerShare) -> Self:
-        """The share of both servers."""
+        """The share of both servers; of a site that has sent to both, what it sent last."""
         if self.replies is None or other.replies is None:
             replies = other.replies if self.replies is None else self.replies
         else:
             replies = [a + b for a, b in zip(self.replies, other.replies, strict=True)]
-        devices = [a + b for a, b in zip(self.devices, other.devices, strict=True)]
-        largest = [max(pair) for pair in zip(self.largest, other.largest, strict=True)]
-        merged = type(self)(self.trial.merge(other.trial), replies, devices, largest)
+        devices = [a + b for a, b in zip(self._devices, other._devices, strict=True)]
+        largest = [max(pair) for pair in zip(self._largest, other._largest, strict=True)]
+        sites = dict(self.sites)
+        for key, sending in other.sites.items():
+            if key not in sites or sites[key].number < sending.number:
+                sites[key] = sending
+        merged = type(self)(self.own.merge(other.own), replies, devices, largest, sites)
         outs = [share.out for share in (self, other) if share.out is not None]
         merged.out = outs[0].merge(outs[1]) if len(outs) == 2 else next(iter(outs), None)
         return merged
@@ -252,7 +316,8 @@ class ServerShare:
         """As bytes."""
         assert self.out is None, "what is written is settled"
         replies = None if self.replies is None else [each.state() for each in self.replies]
-        return pack(ShareState(self.trial.dumps(), replies, self.devices, self.largest))
+        sites = [(key, *sending[:2], sending.share.dumps()) for key, sending in sorted(self.sites.items())]
+        return pack(ShareState(self.own.dumps(), replies, self._devices, self._largest, sites))
 
 
 def _most_squares(trial: Trial) -> Floats | None:

@@ -30,6 +30,12 @@ def sent(trial: Trial) -> bytes | None:
     return packed(np.where(few[..., None], 0.0, numbers))
 
 
+def counted(trial: Trial) -> list[int]:
+    """How many records have each trait, by arm."""
+    baseline = grouped_of(trial.tallies).baseline if trial.plan.baseline else None
+    return [] if baseline is None else _numbers(baseline)[..., 0].astype(int).reshape(-1).tolist()
+
+
 def received(plan: Plan, data: bytes | None, records: Floats, units: Sequence[int]) -> Sums | None:
     """The sums that a site has sent, of so many records and units by arm.
 

@@ -1,4 +1,7 @@
-"""A site with many units and its own records: it folds them where they are and sends tallies of a crowd, once."""
+"""A site with many units and its own records: it folds them where they are and sends tallies of a crowd.
+
+Sent again as enrolment goes on, they take the place of those sent before, and units are dealt into groups anew.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,10 @@ import msgspec
 from foldaway.errors import RecordError, ServerError, SourceError, StateError, instead_of, many
 from foldaway.federated.link import HttpLink
 from foldaway.federated.messages import Received, new_number
-from foldaway.federated.modes import site_mode_of
-from foldaway.federated.modes.share import units_of
+from foldaway.federated.modes import site_baseline, site_mode_of
+from foldaway.federated.modes.share import require_newcomers, units_of
 from foldaway.keeping.cohort import least_to_publish, too_few_to_send
-from foldaway.keeping.disk import destroy_file, make_file, overwrite_file
+from foldaway.keeping.disk import destroy_file, make_file, replace_file
 from foldaway.keeping.planted import require_private
 from foldaway.keeping.secret import LENGTH
 from foldaway.plan import Plan
@@ -139,12 +142,28 @@ def _require_outcomes(trial: Trial) -> None:
                 )
 
 
-def send_site(trial: Trial, files: Sequence[str], link: HttpLink, folder: str | Path = "~/.foldaway") -> SiteReport:
+def send_site(
+    trial: Trial,
+    files: Sequence[str],
+    link: HttpLink,
+    folder: str | Path = "~/.foldaway",
+    *,
+    replace: bool = False,
+) -> SiteReport:
     """Send a site's tallies, of these files, under the number in its mark; sent again, they are not counted again.
+
+    Args:
+        trial: The records of the files, folded by `fold_site`.
+        files: All of the site's files.
+        link: The coordinator.
+        folder: Where the site keeps its mark.
+        replace: Whether tallies of other records, sent before, are to be replaced by these, which have more units.
 
     Raises:
         ServerError: The coordinator has another plan, refuses, or cannot be reached.
-        StateError: The site has sent other records in this trial, or its folder cannot be used.
+        StateError: The site has sent other records in this trial, and these are not to replace them; or its folder
+            cannot be used.
+        MessageError: Too few units have come since what is to be replaced.
     """
     if link.fingerprint() != trial.plan.fingerprint:
         raise ServerError(
@@ -153,23 +172,61 @@ def send_site(trial: Trial, files: Sequence[str], link: HttpLink, folder: str | 
             "another name, and register it as a new trial for all sites (foldaway trial create)."
         )
     path, key = _place(trial.plan, folder), trial.key if trial.plan.keyed else b""
-    mark, fresh = SiteMark.of(trial.plan, files, folder, key)
-    state = site_mode_of(trial.plan).from_site(trial)
-    if key and not any(mark.key):  # which is destroyed once the sums are safe, and then nothing is sent again
+    mark, fresh = SiteMark.of(trial, files, folder, key, replace=replace)
+    mode = site_mode_of(trial.plan)
+    state = mode.from_site(trial, () if mark.before is None else mark.before.exits)
+    if mark.safe:
         return _report(trial, state, repeated=True, durable=True)
     headers = {"Content-Type": STATE, "Foldaway-Number": mark.number.hex()}
+    headers |= {"Foldaway-Site": mark.site.hex(), "Foldaway-Sending": str(mark.sending)}
     try:
         answer = link.ask("POST", "/tallies", content=state, headers=headers)
     except ServerError as refused:
         if refused.status in _NOT_TAKEN or (fresh and refused.status in _NOT_READ):
-            destroy_file(path)  # the number was not used: the records may be put right, and sent under another
+            _forget(path, mark)  # the number was not used: the records may be put right, and sent under another
         raise
     with instead_of(msgspec.MsgspecError, ServerError("the answer is not a coordinator's; is the address right?")):
         received = msgspec.json.decode(answer, type=Received)
     if received.durable:
-        gone = msgspec.structs.replace(mark, key=bytes(len(mark.key)))
-        overwrite_file(path, msgspec.json.encode(gone))
+        gone = bytes(len(mark.key))
+        safe = msgspec.structs.replace(mark, key=gone, safe=True, before=None, exits=mode.exits_sent(trial.plan, state))
+        _write(path, safe)
     return _report(trial, state, repeated=received.repeated, durable=received.durable)
+
+
+def _forget(path: Path, mark: SiteMark) -> None:
+    """Go back to what was sent before, if anything was."""
+    if mark.before is None:
+        destroy_file(path)
+    else:
+        _write(path, mark.before)
+
+
+def _require_more(trial: Trial, before: SiteMark) -> None:
+    """Refuse tallies whose difference from what was sent before would be of a few units, wherever it can be seen."""
+    plan, privacy = trial.plan, trial.plan.privacy
+    now = _counted(trial)
+    require_newcomers(privacy, plan.arms, before.units, now.units)
+    least = privacy.smallest_cell
+    if any(here - there < least for here, there in zip(now.cells, before.cells, strict=True) if here):
+        raise RecordError(
+            f"in some stratum, or of some outcome or trait that may be missing, an arm has fewer than {least:,} "
+            "units more (the plan's `smallest_cell`) than when this site sent before: the difference would say too "
+            "much about each. Send again when more have come."
+        )
+
+
+class _Counted(NamedTuple):
+    """How many units there are by arm; and by stratum and arm, of all and of those that have each outcome or trait."""
+
+    units: list[int]
+    cells: list[int]
+
+
+def _counted(trial: Trial) -> _Counted:
+    units = units_of(trial)
+    cells = trial.seen.by_group(1).reshape(-1).tolist() if trial.seen.hashes else []
+    return _Counted([units[arm] for arm in trial.plan.arms], [*cells, *site_baseline.counted(trial)])
 
 
 def _report(trial: Trial, state: bytes, *, repeated: bool, durable: bool) -> SiteReport:
@@ -185,34 +242,48 @@ class SiteMark(msgspec.Struct, frozen=True):
     keeps, which records a site has. (The records' digest is keyed with the number, and stays here with it.)
 
     Where units are dealt into groups, their key is in it too, until the coordinator has the sums: sent again, they are
-    the same, and nobody gets to see the same records dealt twice. Then the key is destroyed, and nothing is sent again.
+    the same. Then the key is destroyed.
+
+    Tallies that replace these have a number and a key of their own. Until they are safe, what is known of those before
+    is kept beside: counts, and when how many left, which say whether enough units have come since.
     """
 
     fingerprint: str
     number: bytes
     digest: bytes
     key: bytes = b""
+    site: bytes = b""
+    sending: int = 1
+    safe: bool = False
+    units: list[int] = []
+    cells: list[int] = []
+    exits: list[bytes] = []
+    before: SiteMark | None = None
 
     @classmethod
     def key_of(cls, plan: Plan, folder: str | Path) -> bytes:
-        """The key of groups that was used before, or a new one."""
+        """The key of groups under which sums are being sent, or a new one."""
         path = _place(plan, folder)
         key = _read(path).key if path.exists() else b""
         return key if any(key) else secrets.token_bytes(LENGTH)
 
     @classmethod
-    def of(cls, plan: Plan, files: Sequence[str], folder: str | Path, key: bytes = b"") -> tuple[SiteMark, bool]:
+    def of(
+        cls, trial: Trial, files: Sequence[str], folder: str | Path, key: bytes = b"", *, replace: bool = False
+    ) -> tuple[SiteMark, bool]:
         """The mark that stands for these files, folded under this key, if under any; made if there is none.
 
         And whether this run has made it, so that nothing was sent under it before.
 
         Raises:
-            StateError: The site has sent other records in this trial, or its folder cannot be used.
+            StateError: The site has sent other records in this trial, and these are not to replace them; or its folder
+                cannot be used.
             SourceError: A file cannot be read.
         """
+        plan = trial.plan
         path, number = _place(plan, folder), new_number()
         require_private(path.parent)
-        mine = cls(plan.fingerprint, number, _digest(number, files), key)
+        mine = cls(plan.fingerprint, number, _digest(number, files), key, new_number(), 1, False, *_counted(trial))
         with suppress(FileExistsError):
             make_file(path, msgspec.json.encode(mine))
             return mine, True
@@ -223,14 +294,30 @@ class SiteMark(msgspec.Struct, frozen=True):
                 "take that plan, or give the changed one another name and register it as a new trial."
             )
         if before.digest != _digest(before.number, files):
-            raise StateError(
-                f"this site has already sent tallies for {plan.name}, and of other records than are in these files: "
-                "a site is counted once, and nothing was sent. If the files were changed since, send them as they "
-                "were; if they are those of another site, give it a folder of its own with --folder."
-            )
+            if not (replace and before.safe):
+                raise StateError(_sent_others(plan, before))
+            _require_more(trial, before)
+            mine = msgspec.structs.replace(mine, site=before.site, sending=before.sending + 1, before=before)
+            _write(path, mine)
+            return mine, True
         if any(before.key) and before.key != key:
             raise StateError(f"another run is sending this site's sums for {plan.name}; wait until it has ended.")
         return before, False
+
+
+def _sent_others(plan: Plan, before: SiteMark) -> str:
+    """That other records were sent, and what to do."""
+    if not before.safe:
+        return (
+            f"this site was sending tallies for {plan.name} of other records than are in these files, and the "
+            "coordinator has not confirmed them: run the command again with the files as they were, then with these."
+        )
+    return (
+        f"this site has already sent tallies for {plan.name}, and of other records than are in these files: nothing "
+        "was sent. If these are all of the site's records, with those that have come since, send them with --replace: "
+        "they take the place of what was sent before. If they are those of another site, give it a folder of its own "
+        "with --folder."
+    )
 
 
 def _place(plan: Plan, folder: str | Path) -> Path:
@@ -241,6 +328,11 @@ def _read(path: Path) -> SiteMark:
     with suppress(OSError, msgspec.MsgspecError):
         return msgspec.json.decode(path.read_bytes(), type=SiteMark)
     raise StateError(f"the site's file {path} cannot be read, or is damaged; without it nobody knows what was sent.")
+
+
+def _write(path: Path, mark: SiteMark) -> None:
+    """In one step, over the one before."""
+    replace_file(path, msgspec.json.encode(mark), private=True)
 
 
 def _digest(number: bytes, files: Sequence[str]) -> bytes:

@@ -11,10 +11,12 @@ import numpy as np
 
 from foldaway.errors import EstimateError
 from foldaway.inference.adjusting import fit_start, too_few
+from foldaway.inference.blocked_groups import blocked_by_group
 from foldaway.inference.group_regression import left_out_levels, spent_by_slopes
 from foldaway.inference.jackknife import adjusted_mean, adjusted_means, cells_of, jackknife, jackknifed, mean, ratio
 from foldaway.inference.levels import Levels
 from foldaway.inference.reading.source import Source
+from foldaway.inference.reading.within import cells_within
 from foldaway.inference.unequal_arms import contrast_rate, with_freedom
 from foldaway.inference.welch import ratio_welch, spread_of, welch
 from foldaway.numerics.block import Floats
@@ -29,6 +31,8 @@ def ratio_levels(source: Source) -> Levels:
     """The arms' ratios."""
     above, below = source.places
     _require_clear(source, below)
+    if source.plan.within_sites and source.strata is not None:
+        return _within_sites(source, source.strata)
     if not source.adjusts:
         if source.by_group:
             return jackknife(ratio, cells_of(source.sums, above), cells_of(source.sums, below))
@@ -50,6 +54,26 @@ def ratio_levels(source: Source) -> Levels:
     levels = _divided(top, bottom, cells[0].weight)
     records = cells[0].records
     return levels if records is None else levels._replace(n=records.sum(axis=-2))
+
+
+def _within_sites(source: Source, sites: Sums) -> Levels:
+    """The ratio of two means, each combined over sites by their sizes."""
+    arms = len(source.plan.arms)
+    first, second = (
+        cells_within(sites, place, arms, adjusts=source.adjusts, recentred=True, first_order=True)
+        for place in source.places
+    )
+    both = blocked_by_group(*first, second)
+    above, below = np.split(both.value, 2)
+    by_value = np.hstack([np.diag(1 / below), np.diag(-above / below**2)])
+    return Levels(
+        above / below,
+        by_value @ both.covariance @ by_value.T,
+        both.doubt[:arms, :arms],
+        both.n[:arms],
+        None if both.groups is None else both.groups[:arms],
+        why=both.why[:arms],
+    )
 
 
 def _rich(source: Source, above: int, below: int) -> Levels:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from foldaway.inference.blocked_groups import blocked_by_group, by_stratum, spread_within
+from foldaway.inference.blocked_groups import blocked_by_group, by_stratum, rate_within, spread_within
 from foldaway.inference.jackknife import Cells, Statistic, adjusted_mean, cells_of, mean
 from foldaway.inference.levels import Levels
 from foldaway.inference.reading.source import Source
@@ -21,20 +21,21 @@ def within_strata(source: Source, strata: Sums) -> Levels | None:
     """
     (place,), arms = source.places, len(source.plan.arms)
     if source.by_group:
-        cells, statistic = cells_within(strata, place, arms, adjusts=source.adjusts, recentred=source.recentred)
+        how = {"adjusts": source.adjusts, "recentred": source.recentred, "first_order": source.first_order}
+        cells, statistic = cells_within(strata, place, arms, **how)
         return blocked_by_group(cells, statistic)
     spread = spread_by_stratum(spread_of(strata, place), arms)
     return blocked(spread, _rate(spread) if source.adjusts else None)
 
 
 def cells_within(
-    strata: Sums, place: int, arms: int, *, adjusts: bool, recentred: bool = True
+    strata: Sums, place: int, arms: int, *, adjusts: bool, recentred: bool = True, first_order: bool = False
 ) -> tuple[Cells, Statistic]:
     """The cells of an outcome, by stratum, group and arm, and the statistic of them."""
     cells = by_stratum(cells_of(strata, place), arms)
     if not adjusts:
         return cells, mean
-    rate = _rate(spread_by_stratum(spread_of(strata, place), arms))
+    rate = rate_within(cells) if first_order else _rate(spread_by_stratum(spread_of(strata, place), arms))
     return cells, partial(adjusted_mean, rate=rate, recentred=recentred)
 
 

@@ -15,7 +15,7 @@ from foldaway.plan.outcomes.domain import NOT_NEGATIVE, ZERO_OR_ONE, Domain
 from foldaway.plan.outcomes.exits import Exits
 from foldaway.plan.outcomes.outcome import Column, Outcome
 from foldaway.plan.outcomes.value import Value, shortest
-from foldaway.plan.vocabulary import SUMS_ALONE, Need
+from foldaway.plan.vocabulary import SUMS, SUMS_ALONE, Need
 
 MOST_STRETCHES = MOST_BINS // 2 - 1
 
@@ -24,8 +24,9 @@ Stretches = Annotated[int, Meta(ge=1, le=MOST_STRETCHES, description=f"a whole n
 Times = Annotated[tuple[float, ...], Meta(description="a list of times up to `until`, as in [90, 180]")]
 
 _HERE = Need(
-    lambda plan: plan.federated is None,
-    "{name!r} needs a histogram of exits, which devices and sites do not send: leave out `federated`.",
+    lambda plan: plan.federated is None or (plan.unit is not None and plan.keeps == SUMS and plan.strata is None),
+    "{name!r} needs a histogram of exits. In a federated plan only sites that send sums have one: give it `unit` and "
+    'mode "sums", and no `strata`; effects then compare the arms within sites.',
 )
 _EXACT = Need(
     lambda plan: plan.release is None,

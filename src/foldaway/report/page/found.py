@@ -178,10 +178,14 @@ def _phrase(effects: Effects, lead: Effect, level: str) -> str:
     """What the estimator is; with strata, a difference is not the plain one."""
     estimator = ESTIMATORS[lead.estimator]
     phrase = estimator.phrase.replace("arms' means", f"arms' {level}s")
-    within = effects.plan.strata is not None and SUMS in estimator.sources
+    within = effects.plan.within_strata and SUMS in estimator.sources
     if lead.estimator == DIFFERENCE:
         phrase = f"the {'' if within else 'plain '}difference between the arms' {level}s"
-    return f"{phrase}, with each stratum weighted by its size" if within else phrase
+    return (
+        f"{phrase}, with each {'site' if effects.plan.within_sites else 'stratum'} weighted by its size"
+        if within
+        else phrase
+    )
 
 
 def _bootstrap(comparison: Comparison, spreads: Spreads | None) -> Html | None:

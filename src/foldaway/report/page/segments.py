@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from foldaway.effects import Effects
-from foldaway.effects.effect import sentence
-from foldaway.effects.headline import tested
+from foldaway.effects.effect import Effect, sentence
+from foldaway.effects.headline import comparisons, tested
 from foldaway.effects.numbers import typeset
-from foldaway.effects.segment import OTHERS, BySegment, unclear
+from foldaway.effects.segment import OTHERS, SITE, BySegment, unclear
 from foldaway.errors import many
 from foldaway.report.drawing.markup import Child, Html, html, listed, named, tag
 from foldaway.report.page.document import Section, card, details, notes, table
@@ -55,14 +57,40 @@ def _part(effects: Effects, each: BySegment) -> Html:
         html(named(row.segment or OTHERS), tag("small", " ", many(row.n, "record")) if row.n is not None else None)
         for row in each.effects
     ]
+    over = list(_over_sites(effects, each))
+    means = [row for row, _ in over]
     known = any(row.estimate is not None for row in each.effects)
-    plot = forest(effects, each.effects, labels, _MOST) if known else None
+    plot = None
+    if known:
+        plot = forest(effects, [*means, *each.effects], [*(name for _, name in over), *labels], _MOST + len(over))
     header, lines = each.table(effects.confidence)
     header = ["adjusted p" if name == "adj. p" else name for name in header]
     rows = [[named(level), *map(typeset, cells)] for level, *cells in lines]
     caption = f"{effects.heading(each.outcome)}: effect of {each.arm} against {each.control} by {each.column}"
     numbers = details("All numbers", table(caption, header, rows), notes(tested(effects, [each.outcome])))
-    return html(plot, notes(_withheld(each)), numbers)
+    said = [tag("p", typeset(sentence)) for sentence in each.across]
+    return html(plot, said, notes(_withheld(each)), numbers)
+
+
+def _over_sites(effects: Effects, each: BySegment) -> Iterator[tuple[Effect, Html]]:
+    """Of sites, the effect within them and the mean over them."""
+    if each.column != SITE:
+        return
+    found = each.random
+    for comparison in comparisons(effects):
+        if (comparison.outcome, comparison.arm) == (each.outcome, each.arm):
+            yield comparison.lead, tag("b", "Within sites")
+            if found is not None:
+                ends = {"ci_lower": found.ci_lower, "ci_upper": found.ci_upper, "segment": "mean over sites"}
+                lead = msgspec.structs.replace(
+                    comparison.lead,
+                    estimate=found.estimate,
+                    std_error=found.std_error,
+                    anytime_ci_lower=None,
+                    anytime_ci_upper=None,
+                    **ends,
+                )
+                yield lead, tag("b", "Mean over sites")
 
 
 def _withheld(each: BySegment) -> Iterator[Html]:

@@ -25,7 +25,7 @@ from foldaway.errors import (
 )
 from foldaway.federated.messages import DeviceMoments, Enrolment, Kind, Received, Sent, Stage, decoded
 from foldaway.federated.modes import mode_of, site_mode_of
-from foldaway.federated.modes.share import ServerShare
+from foldaway.federated.modes.share import ServerShare, require_newcomers
 from foldaway.keeping.cohort import Newcomers, least_to_publish, too_few_to_send
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
@@ -52,7 +52,7 @@ class DeviceInbox(Collector[ServerShare, Arrivals]):
         place = DeviceStore(store, plan, shard)
         super().__init__(place, store.shards, shard, pace)
         self.published = place.published
-        self._table = store.devices
+        self._table, self._tokens, self._shards = store.devices, store.tokens, store.shards
         self._mode = mode_of(plan)
 
     @property
@@ -182,35 +182,73 @@ class DeviceInbox(Collector[ServerShare, Arrivals]):
                 self.arrivals.take_out(number, message.arm)
         return outcomes
 
-    def receive_site(self, number: bytes, data: bytes | bytearray, token: str | None = None) -> Received:
+    def receive_site(
+        self,
+        number: bytes,
+        data: bytes | bytearray,
+        token: str | None = None,
+        site: str | None = None,
+        sending: int = 1,
+    ) -> Received:
         """Take a site's tallies in: at once durable, since they are of a cohort by themselves.
+
+        They take the place of what the site sent before.
+
+        Args:
+            number: The message's own.
+            data: The tallies.
+            token: The id of the site's token, whose label it is called by.
+            site: The site's own random number; the message's if left out.
+            sending: How many times the site has sent, with this one.
 
         Raises:
             MessageError: They are not tallies of a cohort of units under this plan, or of more units than the token is
-                good for.
+                good for; or the site has sent before, and not a cohort of units has come since.
             TrialEnded: The trial takes no more reports.
         """
         with instead_of(PlanError, MessageError("this trial takes no tallies of sites: its plan has no `unit`.")):
             mode = site_mode_of(self.plan)
-        key = hashed(self.plan, number)
+        key, site = hashed(self.plan, number), site or number.hex()
         stage, known = self._table.look(self.plan, [key])
         if known:
             return _DURABLE
         if stage != "open":  # as devices, sites join while it is open
             raise _too_late(self.plan)
-        site = mode.site(self.account.durable.tallies, bytes(data))
-        units = Counter(dict(zip(self.plan.arms, site.devices, strict=True)))
+        share = mode.site(self.account.durable.tallies, bytes(data))
+        units = Counter(dict(zip(self.plan.arms, share.devices, strict=True)))
         if too_few_to_send(self.plan.privacy, units):
             least = f"{many(least_to_publish(self.plan.privacy), 'unit')}, the plan's `cohort` or `smallest_cell`"
             raise MessageError(f"the tallies of an arm are of fewer than {least}; they would say too much.")
+        name = self._site_name(token, site)
+        more = units - Counter(self._sent_before(site, name, sending, share))
         try:
-            also = [] if token is None else [bringing(token, units.total())]
-            self.account.bring(site, Arrivals(fresh={key}, reported=units, enrolled=units, also=also))
+            also = [] if token is None else [bringing(token, more.total())]
+            arrivals = Arrivals(fresh={key}, reported=more, enrolled=more, also=also)
+            self.account.bring(share.sent_by(site, name, sending), arrivals)
         except TrialEnded:
             if self._table.known(self.plan.name, [key]):
                 return _DURABLE  # another server has taken it, and moved on
             raise
         return Received(repeated=False, durable=True)
+
+    def _site_name(self, token: str | None, site: str) -> str:
+        row = None if token is None else self._tokens.find(token)
+        return (row.label if row is not None else "") or f"site {(token or site)[:6]}"
+
+    def _sent_before(self, site: str, name: str, sending: int, share: ServerShare) -> dict[str, int]:
+        """The units, by arm, of what a site sent before, on whichever server, and what now takes its place."""
+        shares = [ServerShare.of(self.plan, row.state) for row in self._shards.all(self.plan.name) if row.state]
+        before = max(
+            (each.sites[site] for each in shares if site in each.sites), key=lambda one: one.number, default=None
+        )
+        if before is None:
+            return {}
+        if before.site != name or before.number >= sending:
+            raise MessageError(
+                "the coordinator has later tallies of this site, or knows it under another token's label."
+            )
+        require_newcomers(self.plan.privacy, self.plan.arms, before.share.devices, share.devices)
+        return dict(zip(self.plan.arms, before.share.devices, strict=True))
 
 
 def _read(bodies: Bodies, kind: type[Sent]) -> tuple[list[Outcome], dict[int, Sent]]:
@@ -230,8 +268,8 @@ def _enrol(table: DeviceTable, share: ServerShare, bodies: Bodies) -> list[Outco
     plan = share.plan
     if plan.sites_only:
         no_devices = MessageError(
-            "no device can join this trial: its plan has `strata` or a `baseline`, or allows outcomes to be missing, "
-            "and only sites can say where, of whom, or of how many."
+            "no device can join this trial: its plan has `strata`, a `baseline`, survival, or outcomes that may be "
+            "missing, and only sites can say where, when or of whom."
         )
         return [no_devices for _ in bodies]
     outcomes, messages = _read(bodies, Enrolment)

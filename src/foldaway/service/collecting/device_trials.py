@@ -63,9 +63,17 @@ class DeviceTrials:
         """Take messages in; see ``DeviceInbox.receive``."""
         return self.collector(self.plan(name)).receive(kind, bodies)
 
-    def receive_site(self, name: str, number: bytes, data: bytes | bytearray, token: str | None = None) -> Received:
-        """Take a site's tallies in."""
-        return self.collector(self.plan(name)).receive_site(number, data, token)
+    def receive_site(
+        self,
+        name: str,
+        number: bytes,
+        data: bytes | bytearray,
+        token: str | None = None,
+        site: str | None = None,
+        sending: int = 1,
+    ) -> Received:
+        """Take a site's tallies in; see ``DeviceInbox.receive_site``."""
+        return self.collector(self.plan(name)).receive_site(number, data, token, site, sending)
 
     def coefficients(self, name: str) -> PublishedCoefficients:
         """What a mode with replies has published.
@@ -210,7 +218,7 @@ class DeviceTrials:
         audited = audit(plan, whole.trial.tallies) if plan.release is None else None
         if plan.release is not None:
             whole = whole.copy()
-            whole.trial.conclude()  # noise is drawn once: what is told is stored in the transaction that ends
+            whole.own.conclude()  # noise is drawn once: what is told is stored in the transaction that ends
         # After the shards: if another server commits in between, their versions are no longer those, and all is done
         # once more. The other way round its reports would be in the tallies, and missing from the counts.
         seen = self.look(plan)

@@ -27,6 +27,25 @@ NumberHeader = Annotated[
     ),
 ]
 
+SiteHeader = Annotated[
+    str | None,
+    HeaderParameter(
+        name="Foldaway-Site",
+        pattern="^[0-9a-f]{32}$",
+        description="16 random bytes that the site keeps; else the number.",
+    ),
+]
+
+SendingHeader = Annotated[
+    int,
+    HeaderParameter(
+        name="Foldaway-Sending",
+        ge=1,
+        le=1_000_000,
+        description="How many times the site has sent, with this one, which takes the place of what it sent before.",
+    ),
+]
+
 Messages = Gathering[tuple[str, Kind], None, Received]
 
 # What the OpenAPI document calls each kind of message, and says of it.
@@ -115,14 +134,18 @@ def device_routes(access: Access, patience: float, desks: Mapping[str, Desk]) ->
         status_code=200,
         **about("devices", "A site's tallies", for_sites, 404, 409, 410, 422, body=TalliesOperation),
     )
-    async def tallies(request: Asked, name: Name, number: NumberHeader) -> Received:
+    async def tallies(
+        request: Asked, name: Name, number: NumberHeader, site: SiteHeader = None, sending: SendingHeader = 1
+    ) -> Received:
         require_kind(request.scope, "application/octet-stream")
         token = sender(request.scope, federated=True)
         with thread.place(token):
             body = await read_body(request.scope, request.receive, service.limits.max_body, patience)
             with thread.forgetting():
                 try:
-                    received = await thread.run(service.devices.receive_site, name, bytes.fromhex(number), body, token)
+                    received = await thread.run(
+                        service.devices.receive_site, name, bytes.fromhex(number), body, token, site, sending
+                    )
                 finally:
                     wipe(body)
         if name not in service.devices.uncounted:

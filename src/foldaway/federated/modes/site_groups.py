@@ -1,0 +1,77 @@
+"""Into which groups a site deals its units, and at which times it tells how many left: each has `smallest_cell` units.
+
+Both depend on counts and never on values.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldaway.errors import StateError
+from foldaway.keeping.secret import Secret
+from foldaway.numerics.block import Floats
+from foldaway.trial import Trial
+
+
+def site_groups(trial: Trial, groups: int) -> NDArray[np.int64]:
+    """For each of so many groups by the lowest bits of a unit's hash, the group in which the site sends its sums.
+
+    Neighbours are joined until each group has `smallest_cell` units of every arm, and so in strata, and so of units
+    that have an outcome which may be missing. A small site has few groups. Its key says where these begin, so that
+    sites fill different ones.
+    """
+    units = trial.seen.by_group(groups).reshape(-1, groups)
+    units = units[units.any(axis=-1)]
+    place, joined, held = np.zeros(groups, dtype=np.int64), 0, np.zeros(len(units), dtype=np.int64)
+    for group in range(groups):
+        place[group] = joined
+        held += units[:, group]
+        if (held >= trial.plan.privacy.smallest_cell).all():
+            joined, held = joined + 1, np.zeros_like(held)
+    filled = max(joined, 1)
+    place = np.minimum(place, filled - 1)  # the last ones, which are too few, join those before
+    return (Secret(trial.key).offset(groups) + place * groups // filled) % groups
+
+
+def require_counted(trial: Trial, records: Floats) -> None:
+    """Refuse records by arm and group whose units were not counted."""
+    if np.any((records > 0) > (trial.seen.by_group(records.shape[-1])[0] > 0)):
+        raise StateError("the units of these records were not counted, so nothing is sent: fold them with fold_site.")
+
+
+def regrouped(counts: Floats, places: NDArray[np.int64]) -> Floats:
+    """Counts by arm and group, and what follows, dealt into these groups instead."""
+    dealt = np.zeros_like(counts)
+    np.add.at(dealt.swapaxes(0, 1), places, counts.swapaxes(0, 1))
+    return dealt
+
+
+def told_exits(counts: Floats, before: Floats, least: int) -> Floats:
+    """Exits by arm, group and bin, moved to the next of the times between which enough of every arm have left.
+
+    Enough have also left there that were not in what was sent before: whoever has both sees the difference. If those
+    left over at the end are too few, the last of these times moves to the end.
+
+    Args:
+        counts: As they are: two bins for each time, without and with the event.
+        before: Those sent before, by arm and bin; zeros if none were.
+        least: How many are enough.
+    """
+    by_time = counts.reshape(*counts.shape[:2], -1, 2)
+    now, then = by_time.sum(axis=(1, 3)), before.reshape(len(before), -1, 2).sum(axis=-1)
+    arms = now.any(axis=-1)
+    ends, gone, more = [], np.zeros(len(now)), np.zeros(len(now))
+    for time in range(now.shape[-1]):
+        gone, more = gone + now[:, time], more + now[:, time] - then[:, time]
+        if (np.minimum(gone, more)[arms] >= least).all():
+            ends.append(time)
+            gone, more = np.zeros_like(gone), np.zeros_like(more)
+    if not ends:
+        return np.zeros_like(counts)
+    last = int(np.flatnonzero(now.any(axis=0))[-1])
+    ends[-1] = max(ends[-1], last)
+    told = np.zeros_like(by_time)
+    moved = np.asarray(ends)[np.searchsorted(ends, np.arange(last + 1))]
+    np.add.at(told.swapaxes(0, 2), moved, by_time[:, :, : last + 1].swapaxes(0, 2))
+    return told.reshape(counts.shape)

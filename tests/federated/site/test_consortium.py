@@ -1,0 +1,246 @@
+"""Three hospitals with repeated visits and missing outcomes, of which one randomises 2:1: from records to effects.
+
+`tests/data/sites/make.R` made the rows, and what R's estimatr says of all of them in one place.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from functools import partialmethod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.formula.api as smf
+
+import foldaway as fa
+from commands import foldaway
+from devices import Hosted
+from foldaway.errors import MessageError, PlanError, ServerError, StateError
+from foldaway.federated.link import HttpLink
+from foldaway.federated.modes.site_groups import told_exits
+from foldaway.federated.site.site import fold_site, send_site
+from foldaway.inference.random_effects import random_effects
+from served import Served
+from servers import Nursery
+from trials import known
+
+DATA = Path(__file__).parents[2] / "data" / "sites"
+SITES = ["Aarhus", "Bergen", "Uppsala"]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, served_from: Nursery) -> Iterator[Served]:
+    with Served(tmp_path_factory.mktemp("coordinator"), served_from, unrounded=True) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def rows() -> pd.DataFrame:
+    return pd.read_csv(DATA / "consortium.csv")
+
+
+def truths() -> dict[str, tuple[float, float]]:
+    with (DATA / "consortium_truths.csv").open() as file:
+        return {row["name"]: (float(row["estimate"]), float(row["std_error"])) for row in csv.DictReader(file)}
+
+
+def consortium(name: str, **others: Any) -> fa.Plan:
+    settings: dict[str, Any] = {
+        "outcomes": [fa.Mean("pain", missing="allowed")],
+        "federated": fa.Federated("sums", sites=3, probabilities={"Bergen": {"placebo": 1 / 3, "drug": 2 / 3}}),
+        "expected_units": 780,
+        "privacy": fa.Privacy(cohort=20, smallest_cell=3),
+    }
+    arms = {"placebo": 0.5, "drug": 0.5}
+    return fa.Plan(name=name, arm="arm", arms=arms, unit="patient", **settings | others)
+
+
+def run_sites(server: Served, trial: Hosted, rows: pd.DataFrame, folder: Path) -> list[str]:
+    """A process for each hospital, which reads the file of its own records; what each says."""
+    trial.plan.save(folder / "plan.toml")
+    said = []
+    for site in SITES:
+        mine = rows[rows["site"] == site].drop(columns="site")
+        mine.to_csv(folder / f"{site}.csv", index=False)
+        env = {"FOLDAWAY_TOKEN": trial.site(label=site), "FOLDAWAY_SERVER": server.url}
+        words = ("site", "run", folder / "plan.toml", folder / f"{site}.csv", "--folder", folder / site)
+        said.append(foldaway(*words, env=env).stdout)
+    return said
+
+
+def test_effects_within_sites_are_estimatrs_on_all_rows(server: Served, rows: pd.DataFrame, tmp_path: Path) -> None:
+    """No record names its site; what is missing is told; the shares of 2:1 are no fault of the allocation."""
+    trial = Hosted(server, consortium("within"))
+    for said, site in zip(run_sites(server, trial, rows, tmp_path), SITES, strict=True):
+        absent = rows[rows["site"] == site].groupby("arm")["pain"].apply(lambda pain: pain.isna().sum())
+        assert all(f"{arm} {n}" in " ".join(said.split()) for arm, n in absent.items())
+    trial.end(deadline=0)
+    effects, truth = trial.effects(), truths()
+    (row,) = effects
+    assert row.estimate is not None
+    assert row.estimate == pytest.approx(truth["blocks"][0], rel=1e-9)
+    assert abs(row.estimate - truth["pooled"][0]) > 0.3
+    spread = 1 / np.sqrt(2 * known(row.df))
+    assert row.std_error == pytest.approx(truth["blocks"][1], rel=3 * spread)
+    assert effects.sample_ratio is not None
+    assert known(effects.sample_ratio.p_value) > 0.001
+    (by_site,) = effects.segments
+    assert [each.segment for each in by_site.effects] == ["Aarhus", "Uppsala", "Bergen"]  # the largest first
+    for each in by_site.effects:
+        own = truth[str(each.segment)]
+        assert each.estimate == pytest.approx(own[0], rel=1e-9)
+        assert each.std_error == pytest.approx(own[1], rel=3 / np.sqrt(2 * known(each.df)))
+    y, error = np.array([[each.estimate, each.std_error] for each in by_site.effects], dtype=float).T
+    assert by_site.random == random_effects(y, error**2)
+    assert "sites like these" in effects.to_string(all=True)
+    loss = next(each for each in effects.losses if each.outcome)
+    assert sum(loss.lost.values()) == rows["pain"].isna().sum()
+
+
+def test_pooled_regression_with_sites_is_statsmodels(server: Served, rows: pd.DataFrame, tmp_path: Path) -> None:
+    """Moments of sites, where the site is a covariate: an effect for each site, and errors clustered by patient."""
+    complete = rows.dropna()
+    sites = [{"column": "hospital", "levels": SITES}]
+    shape: dict[str, Any] = {"outcomes": ["pain"], "covariates": sites, "records_per_unit": "together"}
+    trial = Hosted(server, consortium("pooled", **shape, federated=fa.Federated("one-message", sites=3)))
+    run_sites(server, trial, complete.assign(hospital=complete["site"]), tmp_path)
+    trial.end(deadline=0)
+    fit = smf.ols("pain ~ C(arm, Treatment('placebo')) + C(site)", complete).fit(
+        cov_type="cluster", cov_kwds={"groups": pd.factorize(complete["patient"])[0]}
+    )
+    row = next(each for each in trial.effects() if (each.estimator, each.se_kind) == ("regression", "CR1"))
+    assert row.estimate == pytest.approx(fit.params.iloc[1], rel=1e-9)
+    assert row.std_error == pytest.approx(fit.bse.iloc[1], rel=1e-9)
+    assert row.estimate == pytest.approx(truths()["fixed_effects"][0], rel=1e-9)
+
+
+@pytest.mark.once
+def test_a_site_that_sends_again_is_counted_as_it_is_now(
+    server: Served, rows: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is lost or restarted: once, with all of its records, and only where enough have come since."""
+    plan = consortium("growing", federated=fa.Federated("sums"))
+    trial = Hosted(server, plan)
+    mine = rows[rows["site"] == "Aarhus"].drop(columns="site")
+    patients = mine["patient"].unique()
+    path, folder = tmp_path / "aarhus.csv", tmp_path / "home"
+    token = trial.site(label="Aarhus")
+    link = HttpLink(trial.address, token)
+
+    def send(first: int, *, replace: bool = True) -> bool:
+        mine[mine["patient"].isin(patients[:first])].to_csv(path, index=False)
+        files = [str(path)]
+        return send_site(fold_site(plan, files, folder), files, link, folder, replace=replace).repeated
+
+    def lost(self: HttpLink, verb: str, where: str, **others: Any) -> bytes:
+        original(self, verb, where, **others)
+        raise ServerError("the connection broke.")
+
+    original = HttpLink.ask
+    assert not send(120)
+    with pytest.raises(StateError, match="--replace"):
+        send(220, replace=False)
+    with pytest.raises(MessageError, match="more in the arm"):
+        send(130)
+    link.fingerprint()
+    monkeypatch.setattr(HttpLink, "ask", partialmethod(lost))
+    with pytest.raises(ServerError, match="broke"):
+        send(220)
+    monkeypatch.undo()
+    with pytest.raises(StateError, match="has not confirmed"):
+        send(320)
+    server.kill()
+    server.start()
+    link = HttpLink(server.url + trial.path, token)
+    assert send(220)  # the coordinator has had it
+    assert trial_units(server, trial) == {"Aarhus": 220}
+    assert not send(320)
+    assert send(320)
+    assert trial_units(server, trial) == {"Aarhus": 320}
+    trial.end(deadline=0)
+    (row,) = trial.effects()
+    assert row.estimate == pytest.approx(truths()["Aarhus"][0], rel=1e-9)
+    assert row.n == mine["pain"].notna().sum()
+
+
+def trial_units(server: Served, trial: Hosted) -> dict[str, int]:
+    found: dict[str, int] = server.ask("GET", trial.path).json()["federated"]["sites"]
+    return found
+
+
+def exits(seed: int, n: int = 900) -> pd.DataFrame:
+    """Patients of three hospitals, of which one randomises 2:1 and has the longest times."""
+    chance = np.random.default_rng(seed)
+    site = chance.choice(3, n)
+    drug = chance.random(n) < np.where(site == 1, 2 / 3, 1 / 2)
+    time = np.ceil(chance.exponential(np.where(site == 1, 90, 30) * np.where(drug, 1.3, 1.0)))
+    followed = np.where(chance.random(n) < 0.2, np.ceil(60 * chance.random(n)), 60)
+    names = {"site": np.array(SITES)[site], "arm": np.where(drug, "drug", "placebo")}
+    ids = [f"p{i}" for i in range(n)]
+    event = time <= followed
+    return pd.DataFrame({"patient": ids, **names, "days": np.minimum(time, followed), "relapsed": event.astype(int)})
+
+
+def test_survival_is_that_of_all_exits_where_enough_leave_at_each_time(server: Served, tmp_path: Path) -> None:
+    """With few bins nothing has to be moved; records weigh as the hospital's shares ask for."""
+    survival = fa.Survival("days", "relapsed", until=60, bins=4)
+    rows, outcomes = exits(1), [survival, fa.Share("relapsed", equals=1, name="relapse")]
+    plan = consortium("exits", outcomes=outcomes, privacy=fa.Privacy(cohort=20, smallest_cell=4))
+    trial = Hosted(server, plan)
+    run_sites(server, trial, rows, tmp_path)
+    trial.end(deadline=0)
+    effects = trial.effects()
+    shares = {site: {"placebo": 0.5, "drug": 0.5} for site in SITES} | {"Bergen": {"placebo": 1 / 3, "drug": 2 / 3}}
+    strata = fa.Strata("site", shares)
+    kept = fa.Trial(fa.Plan(name="kept", arm="arm", arms=plan.arms, unit="patient", outcomes=outcomes, strata=strata))
+    kept.fold(rows)
+    for ours, theirs in zip(effects, kept.effects(), strict=True):
+        assert ours.estimate == pytest.approx(theirs.estimate, rel=1e-9)
+        assert ours.std_error == pytest.approx(theirs.std_error, rel=0.5)
+    (curves,), (whole,) = effects.curves, kept.effects().curves
+    assert [curve.survival for curve in curves.curves] == [pytest.approx(curve.survival) for curve in whole.curves]
+    site = effects.segments[0]
+    assert site.outcome == survival.default_name
+    for each in site.effects:
+        alone = fa.Trial(fa.Plan(name="one", arm="arm", arms=plan.arms, unit="patient", outcomes=outcomes))
+        alone.fold(rows[rows["site"] == each.segment])
+        assert each.estimate == pytest.approx(alone.effects()[0].estimate, rel=1e-9)
+
+
+@pytest.mark.parametrize("least", [1, 5, 30])
+def test_between_two_times_that_a_site_tells_enough_of_every_arm_have_left(least: int) -> None:
+    """And enough that had not left when it sent before; nobody's exit is lost, and none is told too early."""
+    chance = np.random.default_rng(least)
+    before = told_exits(chance.poisson(0.7, (2, 8, 122)).astype(float), np.zeros((2, 122)), least)
+    grown = before + chance.poisson(0.5, before.shape)
+    told = told_exits(grown, before.sum(axis=1), least)
+    assert told.sum(axis=-1).tolist() == grown.sum(axis=-1).tolist()
+
+    def by_time(counts: Any) -> Any:
+        return counts.sum(axis=1).reshape(2, -1, 2).sum(axis=-1)
+
+    then, now = by_time(before), by_time(told)
+    both = np.flatnonzero(then.any(axis=0) & now.any(axis=0))
+    for counts, ends in ((now, np.flatnonzero(now.any(axis=0))), (now - then, both)):
+        left = np.diff(np.cumsum(counts, axis=1)[:, ends], axis=1, prepend=0)
+        assert (left >= least).all()
+    assert (np.cumsum(now, axis=1) <= np.cumsum(by_time(grown), axis=1)).all()
+    assert least > 1 or (before == told_exits(before, np.zeros((2, 122)), 1)).all()
+
+
+def test_what_a_plan_says_of_sites_must_fit() -> None:
+    with pytest.raises(PlanError, match="for sites that send sums"):
+        consortium("no", federated=fa.Federated("sums", within_sites=False, joined={"a": "b"}))
+    with pytest.raises(PlanError, match="must have a probability for each"):
+        consortium("no", federated=fa.Federated("sums", probabilities={"a": {"drug": 1 / 2, "other": 1 / 2}}))
+    with pytest.raises(PlanError, match="add up to"):
+        consortium("no", federated=fa.Federated("sums", probabilities={"a": {"drug": 0.5, "placebo": 0.6}}))
+    with pytest.raises(PlanError, match="is joined itself"):
+        consortium("no", federated=fa.Federated("sums", joined={"a": "b", "b": "c"}))
+    shares = {"a": {"drug": 0.4, "placebo": 0.6}}
+    with pytest.raises(PlanError, match="whose arms have other probabilities"):
+        consortium("no", federated=fa.Federated("sums", joined={"a": "b"}, probabilities=shares))
