@@ -4,8 +4,9 @@
 # --version-keys, set FOLDAWAY_VERSION_KEYS to the same. docs/deployment.md says what a backup means for the promises.
 set -eu
 umask 077
-from=${1:?name the folder or the database of the trials}
-to=${2:?name a new folder for the backup}
+[ $# -eq 2 ] || { echo "Name the folder or the database of the trials, then a new folder for the backup." >&2; exit 1; }
+from=$1
+to=$2
 versions=${FOLDAWAY_VERSION_KEYS:-}
 case $from in
 *://*) ;;
