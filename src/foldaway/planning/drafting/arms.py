@@ -41,8 +41,8 @@ class SeenArms(NamedTuple):
 def arms_in(column: str, counts: Mapping[str, int], control: str | None = None) -> SeenArms:
     """The arms that a column names, given how many records have each value of it.
 
-    Values that differ in capitals and blanks alone are one arm, and so is a rare value that differs by a slip of the
-    finger.
+    Values that differ in capitals and blanks alone are one arm, and so is a value that is rare, or ten times rarer than
+    another, and differs by a slip of the finger.
 
     Raises:
         PlanError: The column does not look like one of arms, or has no such control.
@@ -50,14 +50,19 @@ def arms_in(column: str, counts: Mapping[str, int], control: str | None = None) 
     Example:
         >>> arms_in("arm", {"new": 500, "control": 480, "Control ": 9, "contorl": 2, "else": 3}).values
         {'control': ['control', 'Control ', 'contorl'], 'new': ['new']}
+        >>> arms_in("arm", {"new": 500, "control": 480, "contorl": 20}).values
+        {'control': ['control', 'contorl'], 'new': ['new']}
     """
     spelled: dict[str, dict[str, int]] = {}
     for value, n in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         spelled.setdefault(_plain(value), {})[value] = n
     totals = {plain: sum(values.values()) for plain, values in spelled.items()}
-    rare = _rare(totals, None if control is None else _plain(control))
-    for plain in [each for each in totals if each in rare or totals[each] < FEWEST_RECORDS]:
-        near = [each for each in totals if each not in rare and totals[each] > totals[plain] and _is_slip(plain, each)]
+    asked = None if control is None else _plain(control)
+    rare = _rare(totals, asked)
+    for plain in [each for each in totals if each != asked]:
+        seldom = plain in rare or totals[plain] < FEWEST_RECORDS
+        least = totals[plain] * (1 if seldom else 10)  # a slip of more records must be among far more still
+        near = [each for each in totals if each not in rare and totals[each] > least and _is_slip(plain, each)]
         if len(near) == 1:
             spelled[near[0]] |= spelled.pop(plain)
             totals[near[0]] += totals.pop(plain)
