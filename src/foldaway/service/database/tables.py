@@ -158,7 +158,9 @@ def insert_new(connection: sa.Connection, table: sa.Table, rows: Iterable[Mappin
     if not rows:
         return 0
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-    return connection.execute(insert(table).on_conflict_do_nothing(), rows).rowcount
+    # For many rows at once, SQLAlchemy counts only where it is asked to, and PostgreSQL's driver says -1 otherwise.
+    statement = insert(table).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
+    return connection.execute(statement, rows).rowcount
 
 
 def parts(items: Iterable[T]) -> Iterator[Sequence[T]]:
