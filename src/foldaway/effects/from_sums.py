@@ -310,7 +310,7 @@ class SumsRead(NamedTuple):
         return carriers_of(self.plain, value)
 
     def _without_rounding(self, levels: Levels, outcome: Outcome, estimator: str) -> Levels:
-        """The levels, without what rounding gives to arms that have no spread: an error, and a level that is not 0."""
+        """The levels; where an arm has no spread, its error becomes 0, and so does a level that is all rounding."""
         plan, place = self.plan, self._place(outcome, estimator)
         places = [] if place is None else [place]
         if ESTIMATORS[estimator].of_effects and not plan.covariates:  # adjusted, it has a spread that is not its own

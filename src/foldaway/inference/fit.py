@@ -189,7 +189,7 @@ class Fit:
         return Units(clusters.scored, weight * (weight / float(squared[0, 0])), carries)
 
     def _squared_sums(self, tally: str, arm: int) -> Floats:
-        """As the clusters tell it; if they do not, as if they were of one size, and records alike within."""
+        """Σ_j (Σ_{i∈j} z_i)(Σ_{i∈j} z_i)'; where it is not kept, n̄ Σ z z', as if clusters had n̄ equal records."""
         clusters = self._clusters(tally, arm)
         if clusters.squared_sums is not None:
             return clusters.squared_sums

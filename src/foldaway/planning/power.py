@@ -400,7 +400,7 @@ def _tails(goals: Mapping[str, Goal], family: int, alpha: float, alternative: st
 def _effect(
     name: str, known: Baseline, effect: By[float], relative: By[float], goal: Goal, *, named: bool
 ) -> float | None:
-    """The effect that is assumed, if one is given; by its name, if it must be."""
+    """The assumed absolute effect on an outcome, or None; if `named`, only a mapping that names it gives one."""
     absolute, share = (
         None if named and not isinstance(given, Mapping) else _for(name, given) for given in (effect, relative)
     )

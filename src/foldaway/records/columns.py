@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class _NoPandas:
-    """A finder of modules that finds that there is no pandas."""
+    """Python asks this for every module; for pandas it answers that there is none."""
 
     @staticmethod
     def find_spec(name: str, *_: object) -> None:
