@@ -29,6 +29,7 @@ ALL = (
     "server_attacks",
     "crashes",
     "consumers",
+    "bad_devices",
     "same_everywhere",
     "federated_dropout",
     "federated_schedules",

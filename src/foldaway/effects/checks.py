@@ -15,7 +15,7 @@ from foldaway.inference.loss import Loss, loss_of
 from foldaway.inference.rounding import coarse_p_value, round_count
 from foldaway.inference.sample_ratio import SUSPICIOUS, SampleRatio
 from foldaway.plan import Plan
-from foldaway.plan.vocabulary import ESTIMATORS
+from foldaway.plan.vocabulary import ESTIMATORS, MEDIAN_OF_MEANS
 from foldaway.records.faults import SEVERAL_ARMS, WITHIN, Faults, excess
 
 ROUNDED = (
@@ -24,8 +24,18 @@ ROUNDED = (
 )
 
 
+_MOST_NAMED = 5
+
 EITHER = "Either the randomisation is broken, or an arm changes how many records a unit has."
 """What it may mean that records of units do not fit the plan's probabilities."""
+
+
+class Outlying(NamedTuple):
+    """Groups of devices whose sums of an outcome stand out among those of their arm (`inference/standing_out.py`)."""
+
+    outcome: str
+    arm: str
+    groups: Sequence[int]
 
 
 class Checks(NamedTuple):
@@ -37,6 +47,7 @@ class Checks(NamedTuple):
         few_faults: Whether some faulty records are too few to be counted.
         few_clipped: Whether some clipped values are.
         rounded: Whether they are told to others.
+        outlying: Groups of devices that stand out. Others are not told: one device with a large value may be why.
     """
 
     counts: dict[str, int]
@@ -47,6 +58,7 @@ class Checks(NamedTuple):
     few_faults: bool = False
     few_clipped: bool = False
     rounded: bool = False
+    outlying: Sequence[Outlying] = ()
 
     @classmethod
     def of(
@@ -135,6 +147,7 @@ def _alarm(plan: Plan, checks: Checks) -> str | None:
         ratio_alarm(checks.ratio),
         f"No effect is shown: {checks.excess}" if checks.excess else None,
         *_loss_alarms(plan, checks.losses),
+        *map(_outlying_alarm, checks.outlying),
     ]
     return " ".join(filter(None, said)) or None
 
@@ -153,6 +166,18 @@ def _loss_alarms(plan: Plan, losses: Sequence[Loss]) -> Iterator[str]:
             f"The arms lost different shares of {of} (p below {SUSPICIOUS}): {shares}. Those who remain are not "
             "comparable, so the effect may come from who is missing. Find out why before you trust it."
         )
+
+
+def _outlying_alarm(found: Outlying) -> str:
+    """What to read before an effect, where groups of devices stand out."""
+    shown = ", ".join(map(str, found.groups[:_MOST_NAMED]))
+    more = f" and {len(found.groups) - _MOST_NAMED} more" if len(found.groups) > _MOST_NAMED else ""
+    which = f"Group {shown} stands out" if len(found.groups) == 1 else f"Groups {shown}{more} stand out"
+    return (
+        f"{which} in {found.outcome!r} among those of arm {found.arm!r}, further than chance explains: devices in "
+        f"{'it' if len(found.groups) == 1 else 'them'} may have sent wrong numbers. Compare with {MEDIAN_OF_MEANS!r}, "
+        "which few devices cannot move far."
+    )
 
 
 def together(losses: Sequence[Loss]) -> list[list[Loss]]:

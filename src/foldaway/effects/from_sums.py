@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foldaway.effects.checks import left_out_notes
+from foldaway.effects.checks import Outlying, left_out_notes
 from foldaway.effects.found import By, Found
 from foldaway.effects.reasons import CARRIED, EXPLAINED, OUTCOME_TOO_SMALL, few_carry
 from foldaway.effects.released import drowned, noisier
@@ -23,18 +23,20 @@ from foldaway.inference.adjusting import fit_starts
 from foldaway.inference.anytime import UNKNOWN_EVIDENCE, Watched, carriers_of, evidence_of
 from foldaway.inference.blended import FEW_CARRIERS
 from foldaway.inference.group_regression import left_out
+from foldaway.inference.jackknife import cells_of
 from foldaway.inference.levels import ONE_CARRIES, ROUNDING, TOO_SMALL, Levels, difference_of, over
 from foldaway.inference.loss import Loss, loss_of
 from foldaway.inference.one_look import Carried
 from foldaway.inference.reading import Source, levels_of
 from foldaway.inference.reading.survival import events_by
 from foldaway.inference.sample_ratio import SampleRatio, sample_ratio, sample_ratio_of_groups, sample_ratio_with_noise
+from foldaway.inference.standing_out import standing_out
 from foldaway.inference.strata import sample_ratio_of_strata, sample_ratio_of_weights
 from foldaway.inference.unequal_arms import EVEN
 from foldaway.numerics.block import Floats
 from foldaway.plan import Outcome, Plan, Survival
 from foldaway.plan.analysis import errors_of, estimators_of
-from foldaway.plan.vocabulary import DIFFERENCE, ERRORS, ESTIMATORS, JACKKNIFE, SUMS
+from foldaway.plan.vocabulary import DIFFERENCE, ERRORS, ESTIMATORS, JACKKNIFE, MEDIAN_OF_MEANS, SUMS
 from foldaway.tallies import Grouped
 from foldaway.tallies.histogram import Histogram
 from foldaway.tallies.release import cell_of
@@ -214,6 +216,8 @@ class SumsRead(NamedTuple):
         devices' means, nothing is known.
         """
         if self.tallies.released or outcome.KIND not in ("mean", "share", "ratio") or ESTIMATORS[by[0]].of_effects:
+            return None
+        if by[0] == MEDIAN_OF_MEANS:  # no share of records, but the middle of such shares
             return None
         places, pair, measured = self.plan.places(outcome), [0, arm], None
         n = self.plain.counts(places[0]).sum(axis=1)[pair]
@@ -409,6 +413,17 @@ class SumsRead(NamedTuple):
             elif strata is not None:  # weighted by 1/π, the arms hold strata in the same proportions
                 of = np.maximum(sums.all_weights - sums.weights(place), 0), sums.all_weights
             yield loss_of(outcome.name, list(plan.arms), sums.records - sums.counts(place), sums.records, of)
+
+    def outlying(self) -> Iterator[Outlying]:
+        """The groups of devices that stand out, by outcome and arm."""
+        plan = self.plan
+        for outcome in plan.outcomes:
+            if not ESTIMATORS[MEDIAN_OF_MEANS].suits(plan) or MEDIAN_OF_MEANS not in outcome.READ_BY:
+                continue
+            found: dict[int, list[int]] = {}
+            for arm, group in standing_out(cells_of(self.plain, plan.places(outcome)[0])):
+                found.setdefault(arm, []).append(group)
+            yield from (Outlying(outcome.name, list(plan.arms)[arm], groups) for arm, groups in found.items())
 
     def left_out_notes(self) -> list[str]:
         """The covariates that no regression has a use for, while the trial is rich."""

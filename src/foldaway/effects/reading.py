@@ -96,7 +96,8 @@ def effects_of(
     else:
         ratio = sample_ratio(units or counts, plan.arms, "units" if units else "records")
     losses = [] if reading is None else list(reading.losses())
-    checks = door.checks(Checks.of(plan, counts, ratio, faults, losses), plan)
+    outlying = [] if reading is None else list(reading.outlying())
+    checks = door.checks(Checks.of(plan, counts, ratio, faults, losses)._replace(outlying=outlying), plan)
     pooled = [] if moments is None else moments.notes()
     left_out = next((said for each in (reading, moments) if each and (said := each.left_out_notes())), [])
     effects = assembled(plan, rows, checks, [*pooled, *notes, *door.own_notes(left_out)])

@@ -195,6 +195,10 @@ FROM_SUMS = Need(
 )
 # Moments are of outcomes that are means of one value.
 SUMS_ALONE = Need(lambda plan: plan.keeps == SUMS, "{name!r} is read from sums by group: leave out `moments`.")
+_DEVICES = Need(
+    lambda plan: plan.federated is not None and plan.keeps_sums and plan.unit is None and plan.release is None,
+    "the estimator {name!r} is for groups of devices: it needs mode sums, without `unit` or `release`.",
+)
 _RECEIVED = Need(lambda plan: plan.received is not None, "the estimator {name!r} needs `received`.")
 _GROUPED = Need(
     lambda plan: plan.grouped, "the error {name!r} needs units with several records (`unit`), or `cluster`."
@@ -215,7 +219,7 @@ _WHOLE_UNITS = Need(
     'the error {name!r} needs `records_per_unit = "together"`.',
 )
 
-TOTAL, COMPLIERS, DIFFERENCE = "total", "compliers", "difference"
+TOTAL, COMPLIERS, DIFFERENCE, MEDIAN_OF_MEANS = "total", "compliers", "difference", "median_of_means"
 
 # In the order in which they are reported.
 ESTIMATORS = _by_name(
@@ -274,6 +278,12 @@ ESTIMATORS = _by_name(
         needs=(_RECEIVED, FROM_SUMS),
         because="the plan asks for the effect of what was received.",
         of_effects=True,
+    ),
+    EstimatorWord(
+        MEDIAN_OF_MEANS,
+        "the difference between the medians of the groups' means, which few bad devices cannot move far",
+        needs=(_DEVICES,),
+        rank=8,
     ),
     EstimatorWord(
         TOTAL,

@@ -19,6 +19,7 @@ from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.share import ServerShare
 from foldaway.plan.arms import device_group
 from foldaway.plan.groups import units_for
+from foldaway.plan.vocabulary import MEDIAN_OF_MEANS
 from foldaway.tallies import Lean
 from foldaway.tallies.sums import Sums
 from sizes import mostly_slow
@@ -105,17 +106,25 @@ def test_effects_are_those_of_all_rows_kept(case: str) -> None:
             told = getattr(theirs, name)  # none, if a relative effect has no bounds
             assert getattr(ours, name) == (told and pytest.approx(told, rel=digits, abs=digits)), name
     for row in effects:
+        if row.estimator == MEDIAN_OF_MEANS:
+            continue
         estimate, error = by_groups(made.plan, frame, row.estimator, row.arm, row.outcome, "in_group")
         assert row.estimate == pytest.approx(estimate, rel=1e-8, abs=1e-8 * error)
         assert row.std_error == pytest.approx(error, rel=1e-8)
     assert {row.se_kind for row in effects} == {"jackknife"}
-    assert {row.estimator for row in effects} == {"difference", *(["adjusted"] if made.plan.covariates else [])}
+    assert {row.estimator for row in effects} == {
+        "difference",
+        MEDIAN_OF_MEANS,
+        *(["adjusted"] if made.plan.covariates else []),
+    }
 
 
 def test_what_sums_of_devices_cannot_tell_is_said() -> None:
     made = Case("adjusted")
     effects = made.effects(share_of(made.plan, made.messages()))
     for row in effects:
+        if row.estimator == MEDIAN_OF_MEANS:  # of too few groups
+            continue
         assert row.reliable
         assert (row.anytime_ci_lower, row.anytime_ci_upper, row.anytime_p_value) == (None, None, None)
         assert row.anytime_why is not None
@@ -156,7 +165,7 @@ def test_too_few_devices_for_an_error_get_a_reason() -> None:
     made = Case("plain")
     few = [Kept(arm, np.array([[1.0, float(i)]]), None) for i in range(4) for arm in made.plan.arms]
     effects = made.effects(share_of(made.plan, [report(made.plan, kept, i // 2) for i, kept in enumerate(few)]))
-    assert [row.reliable for row in effects] == [False]
+    assert [row.reliable for row in effects] == [False, False]
     assert "only 4 of the groups" in str(effects[0].why)
 
 

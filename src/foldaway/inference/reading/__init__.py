@@ -11,11 +11,12 @@ from collections.abc import Callable
 from foldaway.inference.levels import Levels
 from foldaway.inference.reading.compliers import complier_levels
 from foldaway.inference.reading.mean import mean_levels, total_levels
+from foldaway.inference.reading.median_of_means import median_levels
 from foldaway.inference.reading.quantile import quantile_levels
 from foldaway.inference.reading.ratio import ratio_levels
 from foldaway.inference.reading.source import Source
 from foldaway.inference.reading.survival import survival_levels
-from foldaway.plan.vocabulary import COMPLIERS
+from foldaway.plan.vocabulary import COMPLIERS, MEDIAN_OF_MEANS
 
 READERS: dict[str, Callable[[Source], Levels]] = {
     "mean": mean_levels,
@@ -26,7 +27,10 @@ READERS: dict[str, Callable[[Source], Levels]] = {
     "survival": survival_levels,
 }
 
-OWN_READERS: dict[str, Callable[[Source], Levels]] = {COMPLIERS: complier_levels}
+OWN_READERS: dict[str, Callable[[Source], Levels]] = {
+    COMPLIERS: complier_levels,
+    MEDIAN_OF_MEANS: median_levels,
+}
 
 __all__ = ["OWN_READERS", "READERS", "Source", "levels_of"]
 
