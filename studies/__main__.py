@@ -10,6 +10,7 @@ ALL = (
     "bootstrap_coverage",
     "groups_coverage",
     "groups_that_fit",
+    "site_coverage",
     "few_clusters",
     "groups_anytime",
     "judgement",

@@ -36,3 +36,9 @@ def test_sites_that_are_all_alike_have_no_error_between_them() -> None:
     found = random_effects(np.array([1.0, 1.0, 1.0]), np.array([0.1, 0.2, 0.3]))
     assert (found.estimate, found.std_error) == (1.0, 0.0)
     assert (found.tau2, found.q, found.p_value) == (0.0, 0.0, 0.0)
+
+
+def test_of_effects_in_per_cent_they_are_in_per_cent() -> None:
+    effects, variances = np.array([0.1, 0.3, 0.2]), np.array([0.002, 0.001, 0.004])
+    scaled, fresh = random_effects(effects, variances).scaled(100), random_effects(100 * effects, 1e4 * variances)
+    assert msgspec.structs.astuple(scaled) == pytest.approx(msgspec.structs.astuple(fresh), rel=1e-9)

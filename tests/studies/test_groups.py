@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT))  # studies/ lies beside tests/ and is no part of t
 
 from studies.groups_coverage import DESIGNS, Units  # noqa: E402
 
-from studies import groups_anytime, groups_coverage, groups_that_fit  # noqa: E402
+from studies import groups_anytime, groups_coverage, groups_that_fit, site_coverage  # noqa: E402
 
 
 def test_cr1_on_units_sums_is_statsmodels_on_rows() -> None:
@@ -59,6 +59,17 @@ def test_by_groups_few_treated_units_are_covered_where_cr1_falls_short() -> None
     assert found.groups[128].covers > 0.92
     assert found.groups[128].told > 0.9
     assert groups_coverage.clustered("unequal", 200, 3, trials=50, seed=4).groups[128].told == 0
+
+
+def test_within_sites_of_unequal_sizes_and_shares_effects_cover_where_the_plain_difference_does_not() -> None:
+    """And the answer speaks of both, and of the mean over sites."""
+    design = site_coverage.DESIGNS[5]
+    found = site_coverage.covered(design, trials=150, seed=3)
+    assert found.within > 0.9 > 0.6 > found.pooled
+    assert found.told > 0.95
+    assert found.over > 0.9
+    page = site_coverage.findings({design: found}, 150)
+    assert f"as few as {100 * found.pooled:.1f} %" in page.answer
 
 
 def test_relative_effects_of_a_control_at_zero_are_withheld() -> None:

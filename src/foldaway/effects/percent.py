@@ -12,6 +12,7 @@ import msgspec
 from foldaway.effects.effect import Effect
 from foldaway.effects.findings import Findings
 from foldaway.effects.looks_taken import ArmLook
+from foldaway.effects.segment import BySegment
 from foldaway.plan import Outcome, Plan
 
 # What a row or a look has in the outcome's own unit of measure; its other numbers are the same in any unit.
@@ -36,10 +37,7 @@ def in_percent(effects: F) -> F:
     return replace(
         effects,
         rows=[_scaled(row) if row.outcome in shares else row for row in effects],
-        segments=[
-            msgspec.structs.replace(each, effects=list(map(_scaled, each.effects))) if each.outcome in shares else each
-            for each in effects.segments
-        ],
+        segments=[_scaled_segment(each) if each.outcome in shares else each for each in effects.segments],
         looks=[
             msgspec.structs.replace(look, arms=tuple(map(_scaled, look.arms))) if look.outcome in shares else look
             for look in effects.looks
@@ -65,6 +63,11 @@ def _measured(outcome: Outcome) -> Outcome:
     read = copy(outcome)
     msgspec.structs.force_setattr(read, "measure", f"% {outcome.measure}".rstrip())
     return read
+
+
+def _scaled_segment(each: BySegment) -> BySegment:
+    random = None if each.random is None else each.random.scaled(HUNDRED)
+    return msgspec.structs.replace(each, effects=list(map(_scaled, each.effects)), random=random)
 
 
 def _scaled(row: S) -> S:

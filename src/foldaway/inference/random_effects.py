@@ -49,6 +49,11 @@ class RandomEffects(msgspec.Struct, frozen=True):
     q_p_value: float
     sites: int
 
+    def scaled(self, by: float) -> RandomEffects:
+        """Those of effects that are so many times as large."""
+        own = {name: by * getattr(self, name) for name in ("estimate", "std_error", "ci_lower", "ci_upper")}
+        return msgspec.structs.replace(self, tau2=by**2 * self.tau2, **own)
+
 
 def random_effects(effects: Floats, variances: Floats, confidence: float = 0.95) -> RandomEffects:
     """The mean effect over sites.

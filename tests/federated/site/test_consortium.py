@@ -19,11 +19,15 @@ import statsmodels.formula.api as smf
 import foldaway as fa
 from commands import foldaway
 from devices import Hosted
+from foldaway.effects.door import OWN
 from foldaway.errors import MessageError, PlanError, ServerError, StateError
 from foldaway.federated.link import HttpLink
+from foldaway.federated.modes import site_mode_of
+from foldaway.federated.modes.share import Devices, ServerShare
 from foldaway.federated.modes.site_groups import told_exits
 from foldaway.federated.site.site import fold_site, send_site
 from foldaway.inference.random_effects import random_effects
+from foldaway.report.page.page import effects_page
 from served import Served
 from servers import Nursery
 from trials import known
@@ -170,6 +174,54 @@ def test_a_site_that_sends_again_is_counted_as_it_is_now(
 def trial_units(server: Served, trial: Hosted) -> dict[str, int]:
     found: dict[str, int] = server.ask("GET", trial.path).json()["federated"]["sites"]
     return found
+
+
+def together(plan: fa.Plan, rows: pd.DataFrame, folder: Path) -> fa.Effects:
+    """The effects of what three sites send, without a server."""
+    mode, share = site_mode_of(plan), ServerShare(fa.Trial(plan))
+    for site in SITES:
+        path = folder / f"{site}.parquet"
+        rows[rows["site"] == site].drop(columns="site").to_parquet(path)
+        sent = mode.from_site(fold_site(plan, [str(path)], folder / site))
+        share = share.merge(mode.site(share, sent).sent_by(site * 3, site))
+    share = ServerShare.of(plan, share.dumps())
+    units = dict(zip(plan.arms, share.devices, strict=True))
+    return mode.results(share, Devices(units, units), None, OWN)[0]
+
+
+def test_ratios_and_adjusted_effects_are_within_sites_and_a_small_site_may_join_its_neighbour(
+    rows: pd.DataFrame, tmp_path: Path
+) -> None:
+    complete = rows.dropna().assign(pills=lambda frame: 1.0 + frame.index % 3)
+    level = complete.groupby("patient")["pain"].transform("mean")
+    complete = complete.assign(age=50 + 5 * (level - complete.groupby("site")["pain"].transform("mean")).round(1))
+    shares = {"placebo": 1 / 3, "drug": 2 / 3}
+    plan = consortium(
+        "joined",
+        outcomes=[fa.Mean("pain"), fa.Ratio("pain", "pills", name="per pill")],
+        covariates=["age"],
+        coefficients={"center": {"age": 50}, "slopes": {"pain": {"age": 0.15}, "pills": {"age": 0.0}}},
+        federated=fa.Federated("sums", joined={"Aarhus": "Uppsala"}, probabilities={"Bergen": shares}),
+    )
+    effects = together(plan, complete, tmp_path)
+    strata = complete.assign(site=complete["site"].replace("Aarhus", "Uppsala"))
+    size = strata["site"].value_counts(normalize=True)
+
+    def level_of(column: str) -> pd.Series:
+        means = strata.groupby(["arm", "site"])[column].mean().unstack()
+        return (means * size).sum(axis=1)
+
+    found = {(row.outcome, row.estimator): row for row in effects}
+    pain, ratio = level_of("pain"), level_of("pain") / level_of("pills")
+    plain, adjusted = found["pain", "difference"], found["pain", "adjusted"]
+    assert plain.estimate == pytest.approx(pain["drug"] - pain["placebo"], rel=1e-9)
+    assert found["per pill", "difference"].estimate == pytest.approx(ratio["drug"] - ratio["placebo"], rel=1e-9)
+    assert known(adjusted.std_error) < 0.8 * known(plain.std_error)
+    assert known(found["per pill", "adjusted"].std_error) < known(found["per pill", "difference"].std_error)
+    assert {each.segment for each in effects.segments[0].effects} == {"Bergen", "Uppsala"}
+    told = effects_page(effects).html
+    assert "Mean over sites" in told
+    assert "Within sites" in told
 
 
 def exits(seed: int, n: int = 900) -> pd.DataFrame:

@@ -18,6 +18,7 @@ from foldaway.federated.replies.published import Published
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.plan.vocabulary import MODES as WORDS
+from foldaway.tallies import Held
 from foldaway.trial import Trial
 
 
@@ -94,6 +95,10 @@ class Mode(ABC):
         self, share: ServerShare, devices: Devices, published: Published | None, door: Door = TOLD
     ) -> tuple[Effects, Integrity | None]:
         """The effects of all servers' shares together, and what the replies say about themselves, if there are any."""
+
+    def held(self, share: ServerShare) -> Held:
+        """What the coordinator keeps of records, cell by cell, as an audit attacks it."""
+        return share.trial.tallies
 
     # In words.
 

@@ -22,16 +22,25 @@ def site_groups(trial: Trial, groups: int) -> NDArray[np.int64]:
     sites fill different ones.
     """
     units = trial.seen.by_group(groups).reshape(-1, groups)
-    units = units[units.any(axis=-1)]
-    place, joined, held = np.zeros(groups, dtype=np.int64), 0, np.zeros(len(units), dtype=np.int64)
-    for group in range(groups):
+    place = neighbours(units[units.any(axis=-1)], trial.plan.privacy.smallest_cell)
+    filled = int(place[-1]) + 1
+    return (Secret(trial.key).offset(groups) + place * groups // filled) % groups
+
+
+def neighbours(units: NDArray[np.int64], least: int) -> NDArray[np.int64]:
+    """For each group the one that it is joined to: each has so many units at the least, in each row of these counts.
+
+    Example:
+        >>> neighbours(np.array([[3, 0, 2, 1, 4], [1, 1, 5, 2, 2]]), least=2)
+        array([0, 0, 1, 2, 2])
+    """
+    place, joined, held = np.zeros(units.shape[1], dtype=np.int64), 0, np.zeros(len(units), dtype=np.int64)
+    for group in range(units.shape[1]):
         place[group] = joined
         held += units[:, group]
-        if (held >= trial.plan.privacy.smallest_cell).all():
+        if (held >= least).all():
             joined, held = joined + 1, np.zeros_like(held)
-    filled = max(joined, 1)
-    place = np.minimum(place, filled - 1)  # the last ones, which are too few, join those before
-    return (Secret(trial.key).offset(groups) + place * groups // filled) % groups
+    return np.minimum(place, max(joined - 1, 0))  # the last ones, which are too few, join those before
 
 
 def require_counted(trial: Trial, records: Floats) -> None:

@@ -30,7 +30,7 @@ from foldaway.federated.replies.published import Published
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.records.faults import Faults
-from foldaway.tallies import Grouped, grouped_of
+from foldaway.tallies import Grouped, Held, grouped_of
 from foldaway.tallies.predictor import predictor_of
 from foldaway.tallies.segment import SegmentTallies, side_by_side_of
 from foldaway.tallies.sums import Sums
@@ -190,6 +190,11 @@ class SumsByGroup(OneRound, SiteMode):
             return effects_of(plan, trial.dropped, door, sums=tallies), None
         sites = side_by_side(share)
         return effects_of(plan, trial.dropped, door, sums=tallies, units=units, notes=notes, sites=sites), None
+
+    def held(self, share: ServerShare) -> Held:
+        """The sums of each site by themselves, where effects are compared within sites."""
+        sites = side_by_side(share)
+        return share.trial.tallies if sites is None else sites.cells
 
     def described(self, plan: Plan) -> str:
         """The group, the count and the sums."""

@@ -215,7 +215,7 @@ class DeviceTrials:
         collector.leave_out_late_moments()
         published = collector.published()
         whole, shards = self.whole(plan, pending=True)
-        audited = audit(plan, whole.trial.tallies) if plan.release is None else None
+        audited = audit(plan, mode.held(whole)) if plan.release is None else None
         if plan.release is not None:
             whole = whole.copy()
             whole.own.conclude()  # noise is drawn once: what is told is stored in the transaction that ends
