@@ -138,9 +138,9 @@ def findings(results: dict[Design, Covered], trials: int) -> Findings:
         ["design", "within", "told", "pooled", "over sites"],
         rows,
         f"""Intervals within strata and sites cover in {low:.1f} to {high:.1f} % of trials, whatever the shares and
-        sizes; those of the plain difference in as few as {lowest:.1f} %. They are on the safe side where strata have
-        few treated units each, and where effects differ: the interval allows for sites' sizes being chance. The mean
-        over sites is covered in {min(means):.1f} to {max(means):.1f} %.""",
+        sizes; those of the plain difference in as few as {lowest:.1f} %. They are on the safe side where effects
+        differ, since the interval allows for sites' sizes being chance. The mean over sites is
+        covered in {min(means):.1f} to {max(means):.1f} %.""",
         left=1,
     )
 

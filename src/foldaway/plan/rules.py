@@ -246,14 +246,11 @@ def _segment_faults(plan: Analysis) -> Iterator[str]:
         yield "`segments` cannot be combined with `federated` or `release` yet."
     if plan.strata is not None and plan.release is not None:
         yield "`strata` cannot be combined with `release` yet."
-    if plan.strata is not None and plan.federated is not None:
-        if plan.unit is None or plan.keeps != SUMS:
-            yield (
-                "`strata` in a federated plan is for sites that send sums: it needs `unit` and `federated.mode` = "
-                '"sums". A device\'s message does not say which stratum it is in.'
-            )
-        if plan.covariates:
-            yield "`strata` in a federated plan cannot be combined with `covariates` yet: leave one of them out."
+    if plan.strata is not None and plan.federated is not None and (plan.unit is None or plan.keeps != SUMS):
+        yield (
+            "`strata` in a federated plan is for sites that send sums: it needs `unit` and `federated.mode` = "
+            '"sums". A device\'s message does not say which stratum it is in.'
+        )
     if plan.segments and plan.keeps == MOMENTS:
         yield "`segments` are read from sums by group: leave out `moments`."
     if len(set(plan.segments)) < len(plan.segments):

@@ -11,6 +11,7 @@ from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -179,9 +180,10 @@ def trial_units(server: Served, trial: Hosted) -> dict[str, int]:
 def together(plan: fa.Plan, rows: pd.DataFrame, folder: Path) -> fa.Effects:
     """The effects of what three sites send, without a server."""
     mode, share = site_mode_of(plan), ServerShare(fa.Trial(plan))
+    folder.mkdir(exist_ok=True)
     for site in SITES:
         path = folder / f"{site}.parquet"
-        rows[rows["site"] == site].drop(columns="site").to_parquet(path)
+        rows[rows["site"] == site].to_parquet(path)
         sent = mode.from_site(fold_site(plan, [str(path)], folder / site))
         share = share.merge(mode.site(share, sent).sent_by(site * 3, site))
     share = ServerShare.of(plan, share.dumps())
@@ -219,6 +221,11 @@ def test_ratios_and_adjusted_effects_are_within_sites_and_a_small_site_may_join_
     assert known(adjusted.std_error) < 0.8 * known(plain.std_error)
     assert known(found["per pill", "adjusted"].std_error) < known(found["per pill", "difference"].std_error)
     assert {each.segment for each in effects.segments[0].effects} == {"Bergen", "Uppsala"}
+    column: Any = {"column": "site", "probabilities": dict.fromkeys(SITES, shares)}
+    named = msgspec.structs.replace(plan, strata=column, federated="sums")
+    plain, adjusted, *_ = together(named, complete, tmp_path / "named")
+    assert plain.estimate == pytest.approx(truths()["blocks"][0], rel=1e-9)
+    assert known(adjusted.std_error) < 0.8 * known(plain.std_error)
     told = effects_page(effects).html
     assert "Mean over sites" in told
     assert "Within sites" in told
