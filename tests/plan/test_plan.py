@@ -152,6 +152,7 @@ OTHER_IN_PARTS: dict[str, Any] = {
         "reply_deadline": 60.6,
         "reply_share": 0.91,
         "device_records": 51,
+        "invited": True,
         "sites": 3,
         "within_sites": False,
         "probabilities": {"Aarhus": {"a": 0.4, "b": 0.6}},
@@ -219,6 +220,8 @@ def test_a_changed_setting_in_a_part_changes_the_fingerprint(part: str, setting:
     settings: dict[str, Any] = dict(base.get(part, {}))
     if part == "federated" and setting in OF_SITES:  # of which only plans for sites can have some
         base, settings = {**base, "unit": "place", "covariates": []}, {"mode": "sums"}
+    if setting == "invited":  # which not every mode can have
+        settings = {"mode": "one-message"}
     plan = fa.Plan(**{**base, part: settings})
     if setting == "levels":
         del settings["probabilities"]

@@ -294,6 +294,7 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "federated.reply_deadline": NOT_NUMBERS,
     "federated.reply_share": NOT_NUMBERS,
     "federated.device_records": NOT_WHOLE,
+    "federated.invited": [None, "true", 1, 0.0, [True]],
     "federated.sites": NOT_WHOLE[1:],
     "federated.within_sites": [None, 1, "yes", 0.5],
     "federated.probabilities": [None, 1, "x", ["x"], {"x": 1}, {"x": {"a": "1"}}],

@@ -125,7 +125,7 @@ export class Custody {
   }
 }
 
-const NOTHING = { sums: [], report: "", until: 0 } as const
+const NOTHING = { sums: [], report: "", invitation: "", until: 0 } as const
 
 /** What is kept, without records that were kept for too long. */
 export function expired(kept: Kept): Kept {

@@ -15,6 +15,8 @@ import type { Kept, State, Store } from "./stores/store.js"
 export interface DeviceOptions {
   /** The trial's ingest token. */
   readonly token: string
+  /** What the app's own server has given this device to join with, if the plan asks for it. */
+  readonly invitation?: string
   /** The plan's bytes or text as the server gives them out, to begin without a network. */
   readonly plan?: Uint8Array | string
   /** Where the device keeps its state in Node; `~/.foldaway` by default. Every device needs a folder of its own. */
@@ -80,8 +82,18 @@ export class Device {
     const plan = known ?? given ?? (await readPlan(await servedPlan(link, options.patience ?? 10)))
     if (plan.name !== name) throw new PlanError("the address answers with the plan of another trial.")
     modeOf(plan.mode) // before anything is kept
+    const { invitation } = options
+    if (plan.invited && kept === undefined && !invitation) {
+      throw new PlanError("this trial takes devices by invitation alone: get one from the app's server, and pass it as `invitation`.")
+    }
     const state = kept ?? (await begun(store, plan))
     requireSame(plan, state)
+    if (invitation) {
+      await store.change(name, (kept) => {
+        const joins = kept !== undefined && kept !== "damaged" && !("forgotten" in kept) && kept.stage === "collecting" && !kept.enrolled
+        return { ...(joins && { kept: { ...kept, invitation } }), answer: undefined }
+      })
+    }
     const drawn = "forgotten" in state || state.identity === "" ? undefined : await draw(plan, fromBase64(state.identity))
     return new Device(name, link, store, "forgotten" in state ? undefined : { plan, drawn }, options)
   }

@@ -30,6 +30,7 @@ export interface Plan {
   readonly mode: string
   /** The most records of a device. */
   readonly deviceRecords: number
+  readonly invited: boolean
   /** The names of a row's regressors: the intercept, and the columns of the covariates. */
   readonly regressors: readonly string[]
 }
@@ -85,6 +86,7 @@ export async function readPlan(bytes: Uint8Array): Promise<Plan> {
     release: plan.get("release") !== undefined,
     retention: (table(plan, "privacy").get("retention") as number | undefined) ?? 2_592_000,
     mode,
+    invited: federated.get("invited") === true,
     deviceRecords: (federated.get("device_records") as number | undefined) ?? 1_000,
     regressors: ["1", ...covariates.flatMap((name) => columnsOf(name, levels.get(name)))],
   }

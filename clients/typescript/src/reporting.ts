@@ -22,9 +22,9 @@ export class Reporting {
 
   /** Tell the server the number of the report to come, if it does not know it. */
   async enrol(arm: string, until: number): Promise<void> {
-    const { enrolled, number } = await this.custody.state()
+    const { enrolled, number, invitation } = await this.custody.state()
     if (enrolled) return
-    await this.#post("enrolments", JSON.stringify({ number, arm }), until)
+    await this.#post("enrolments", JSON.stringify({ number, arm, ...(invitation && { invitation }) }), until)
     await this.#enrolled(true)
   }
 

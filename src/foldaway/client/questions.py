@@ -73,7 +73,8 @@ class Questions:
         """A new token.
 
         Args:
-            scope: ``"admin"``, ``"metrics"``, ``"team"``, or ``"ingest"``, ``"site"`` or ``"read"`` for one trial.
+            scope: ``"admin"``, ``"metrics"``, ``"team"``, or for one trial ``"ingest"``, ``"site"``, ``"invite"`` or
+                ``"read"``.
             trial: The trial's name.
             units: Of a site's, how many units the site may bring at most.
             team: Of a team's, the team's name.
@@ -82,6 +83,11 @@ class Questions:
         """
         wanted = _said(scope=scope, trial=trial, units=units, team=team, label=label, expires_in=expires_in)
         return self._asking.ask_json("POST", "/v1/tokens", json=wanted)
+
+    def invite(self, trial: str, count: int) -> list[str]:
+        """New invitations for devices of a trial that asks for them."""
+        answer = self._asking.ask_json("POST", f"/v1/trials/{trial}/invitations", json={"count": count})
+        return cast(list[str], answer["invitations"])
 
     def revoke_token(self, id: str) -> None:
         """Revoke a token, by its id."""

@@ -26,6 +26,7 @@ MOST_RECORDS = 10**12
 
 Number = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
 Arm = Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]
+Invitation = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=MOST_RECORDS)]
 Whole = Annotated[int, msgspec.Meta(ge=0, le=MOST_RECORDS)]
 Numbers = Annotated[bytes, msgspec.Meta(max_length=MOST_BYTES)]
@@ -45,7 +46,12 @@ class DeviceMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Enrolment(DeviceMessage, frozen=True, forbid_unknown_fields=True):
-    """A device joins: the number under which it will report, and its arm. Sent with the device's first record."""
+    """A device joins: the number under which it will report, and its arm. Sent with the device's first record.
+
+    If the plan takes devices by invitation alone, it has one, and uses it up.
+    """
+
+    invitation: Invitation | msgspec.UnsetType = msgspec.UNSET
 
 
 class Counted(DeviceMessage, frozen=True, forbid_unknown_fields=True):

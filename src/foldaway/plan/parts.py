@@ -229,6 +229,7 @@ class Federated(Part, frozen=True):
             coefficients.
         device_records: The most records of a device: it takes no more, and the coordinator refuses a message that
             claims more. At sites it limits each unit in mode ``one-message``.
+        invited: Whether a device needs an invitation (`foldaway token invite`), which is good for one device.
         sites: The fewest sites (known by the labels of their tokens) that must have reported before there are effects.
         within_sites: Whether effects compare the arms within sites, where sites send sums and the plan has no `strata`.
             Devices count as one site.
@@ -248,6 +249,7 @@ class Federated(Part, frozen=True):
     reply_deadline: Seconds = 3_600.0
     reply_share: Share = 1.0
     device_records: Count = 1_000
+    invited: bool = False
     sites: Sites | None = None
     within_sites: bool = True
     probabilities: SiteShares = Fixed()

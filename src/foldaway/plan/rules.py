@@ -144,6 +144,11 @@ def _federated_faults(plan: Analysis) -> Iterator[str]:
             'in a federated plan, `unit` is for sites, which need `federated.mode` = "sums", or "one-message" with '
             '`records_per_unit = "together"`; a device is a unit by itself.'
         )
+    if plan.federated.invited and mode.at_end:
+        yield (
+            f'`federated.invited` cannot be combined with mode "{plan.federated.mode}", in which nothing ties a '
+            "device's messages to its invitation: leave it out, or choose another mode."
+        )
     if plan.federated.sites is not None and not (plan.unit is not None and mode.sites):
         yield "`federated.sites` counts sites, which need `unit`, the column that names their units: leave it out."
     if not plan.within_sites:

@@ -18,6 +18,25 @@ from served import Served
 SECRET = "SECRET-17320"
 
 
+def test_devices_are_invited(server: Served, tmp_path: Path) -> None:
+    plan = fa.Plan(
+        name="invited",
+        arm="group",
+        arms={"a": 0.5, "b": 0.5},
+        outcomes=["y"],
+        federated=fa.Federated("sums", invited=True),
+    )
+    (tmp_path / "invited.toml").write_text(plan.to_toml())
+    checked = foldaway("plan", "check", tmp_path / "invited.toml").stdout
+    assert "needs an invitation" in " ".join(checked.split())
+    foldaway("trial", "create", tmp_path / "invited.toml", env=admin(server))
+    token = foldaway("token", "issue", "invite", "invited", env=admin(server)).stdout.strip()
+    own = {"FOLDAWAY_SERVER": server.url, "FOLDAWAY_TOKEN": token}
+    lines = foldaway("token", "invite", "invited", "--count", "3", env=own).stdout.splitlines()
+    assert len({line for line in lines if re.fullmatch(r"[\w-]{32}", line)}) == len(lines) == 3
+    assert "needs an invite token" in foldaway("token", "invite", "other", code=1, env=own).stderr
+
+
 def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     plan = plan_file(folder, "life")
     done = foldaway("trial", "create", plan, env=admin(server))

@@ -338,6 +338,34 @@ def test_withdrawing(mode: str, server: Served, node_package: Path, tmp_path: Pa
     assert sum(answer["federated"]["withdrawn"].values()) == 2
 
 
+def test_by_invitation(server: Served, node_package: Path, tmp_path: Path) -> None:
+    plan = fa.Plan(
+        name="by-invitation",
+        arm="arm",
+        arms={"a": 0.5, "b": 0.5},
+        outcomes=["y"],
+        federated=fa.Federated("sums", invited=True),
+        privacy=fa.Privacy(cohort=1, smallest_cell=1),
+    )
+    trial = Hosted(server, plan)
+    one, other = server.ask("POST", f"{trial.path}/invitations", json={"count": 2}).json()["invitations"]
+    with Driven(node_package) as node:
+        with pytest.raises(Refused, match="by invitation alone"):
+            node.ask("mine", "open", trial.address, options(trial, tmp_path / "mine"))
+        for name in ("mine", "other"):
+            node.ask(name, "open", trial.address, options(trial, tmp_path / name, invitation=one))
+            node.ask(name, "record", [{"y": 1.0}])
+            if name == "mine":
+                assert node.ask(name, "report")["state"] == "counted"
+                assert "invitation" not in kept(tmp_path / name) or not kept(tmp_path / name)["invitation"]
+        with pytest.raises(Refused, match="another device has used it") as refused:
+            node.ask("other", "report")
+        assert refused.value.status == 403
+        node.ask("other", "open", trial.address, options(trial, tmp_path / "other", invitation=other))
+        assert node.ask("other", "report")["state"] == "counted"
+    assert sum(trial.status()["enrolled"].values()) == 2
+
+
 def test_too_late_it_has_missed_the_trial(server: Served, node_package: Path, tmp_path: Path) -> None:
     trial, mine = hosted(server, "late"), tmp_path / "mine"
     with Driven(node_package) as node:

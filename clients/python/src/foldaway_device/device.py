@@ -81,6 +81,7 @@ class Device:
         trial: str | bytes | Path,
         *,
         token: str | None = None,
+        invitation: str | None = None,
         plan: bytes | Path | None = None,
         store: str | os.PathLike[str] | Store = "~/.foldaway",
         timeout: float = 10.0,
@@ -91,6 +92,7 @@ class Device:
         Args:
             trial: The trial's address; or, for a device that does not report yet, its plan.
             token: The trial's ingest token; ``FOLDAWAY_TOKEN`` by default.
+            invitation: What the app's own server has given this device to join with, if the plan asks for it.
             plan: The plan's bytes as the server gives them out, or a file that holds them, to begin without a network.
             store: The folder where the device keeps its state; every device needs one of its own.
             timeout: Seconds to go on asking for the plan, if the device does not know it.
@@ -130,9 +132,18 @@ class Device:
         if kept is None:
             fresh = given or _asked(link, name, timeout)
             mode_of(fresh.mode)  # before anything is kept
+            if fresh.invited and link is not None and not invitation:
+                raise PlanError(
+                    "this trial takes devices by invitation alone: get one from the app's server, and give it as "
+                    "invitation=."
+                )
             with kept_in.changing(name) as held:
                 held.state = kept = held.state or State.new(fresh)  # another program may have been faster
             _require_same(fresh, kept)
+        if invitation:
+            with kept_in.changing(name) as held:
+                if held.state is not None and held.state.stage == "collecting" and not held.state.enrolled:
+                    held.state.invitation = invitation
         return cls(name, kept_in, read_plan(kept.plan.encode()) if kept.plan else None, link, on_refusal)
 
     @property

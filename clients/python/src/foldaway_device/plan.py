@@ -46,6 +46,7 @@ class Plan(NamedTuple):
     retention: float
     mode: str
     device_records: int
+    invited: bool
     regressors: Sequence[str]
 
 
@@ -95,6 +96,7 @@ def _read(plan: dict[str, Any], text: str, fingerprint: str) -> Plan:
         retention=plan.get("privacy", {}).get("retention", 2_592_000.0),
         mode=federated["mode"],
         device_records=federated.get("device_records", 1_000),
+        invited=federated.get("invited", False),
         regressors=["1", *(column for name in names for column in columns_of(name, levels.get(name)))],
     )
 

@@ -153,7 +153,9 @@ class Reporting:
         return self._post(kind, report, until)
 
     def _enrol(self, number: str, arm: str, until: float) -> None:
-        self._post("enrolments", json.dumps({"number": number, "arm": arm}), until)
+        with self._custody.changing() as state:
+            invitation = {"invitation": state.invitation} if state.invitation else {}
+        self._post("enrolments", json.dumps({"number": number, "arm": arm, **invitation}), until)
         with self._custody.changing() as state:
             state.enrolled = True
 

@@ -25,6 +25,7 @@ class State:
         fingerprint: Its fingerprint, which is all that is left of a trial that was forgotten.
         identity: What the arm is drawn from; it never leaves the device.
         number: The report number: the only thing that the server knows the device by.
+        invitation: What lets the device join, if it needs that, as long as it may have to join again.
         enrolled: Whether the server has the number.
         stage: What the device is doing.
         records: How many records were taken.
@@ -41,6 +42,7 @@ class State:
     fingerprint: str
     identity: str = ""
     number: str = ""
+    invitation: str = ""
     enrolled: bool = False
     stage: Stage = "collecting"
     records: int = 0
@@ -80,7 +82,7 @@ class State:
         self.drop()
         self.stage, self.moments = stage, ""
         if not (stage == "counted" and self.keep):
-            self.report, self.until = "", 0.0
+            self.report, self.invitation, self.until = "", "", 0.0
 
     def drop(self) -> None:
         """Nothing stays of records that are in no message."""
@@ -97,7 +99,7 @@ class State:
         if not self.until or now <= self.until:
             return False
         if self.stage == "counted":  # the report that it kept
-            self.report, self.until = "", 0.0
+            self.report, self.invitation, self.until = "", "", 0.0
         elif self.leaves:  # it was told to forget, and has waited for its report long enough
             self.forget()
         else:  # what was sent may have been counted all the same

@@ -13,6 +13,8 @@ export interface State {
   readonly identity: string
   /** The report number, in base64: the only thing that the server knows the device by. */
   readonly number: string
+  /** What lets the device join, if it needs that, as long as it may have to join again. */
+  readonly invitation?: string
   readonly enrolled: boolean
   readonly stage: "collecting" | "reporting" | Last
   /** How many records were taken. */

@@ -66,15 +66,16 @@ def _seconds(text: str) -> int:
 @app.command("issue")
 def issue(
     scope: Annotated[
-        Literal["admin", "team", "ingest", "site", "read", "metrics"],
+        Literal["admin", "team", "ingest", "site", "invite", "read", "metrics"],
         typer.Argument(
             metavar="SCOPE",
             help="admin for everything, team to create, read and end the trials of one team, ingest to send records or "
-            "reports of devices to a trial, site to send a site's tallies, read for effects, metrics for /metrics.",
+            "reports of devices to a trial, site to send a site's tallies, invite to invite devices, read for effects, "
+            "metrics for /metrics.",
         ),
     ],
     trial: Annotated[
-        str | None, typer.Argument(metavar="TRIAL", help="The trial's name, for ingest, site and read.")
+        str | None, typer.Argument(metavar="TRIAL", help="The trial's name, for ingest, site, invite and read.")
     ] = None,
     team: Annotated[str | None, typer.Option(metavar="NAME", help="For team: which team.")] = None,
     label: Annotated[
@@ -111,7 +112,7 @@ def issue(
     A running server needs an admin token for this, or for the trials of a team that team's token. Where the server's
     database and key are, --data or --database issue a token without one, for example when all admin tokens are lost.
     """
-    if trial is None and scope in ("ingest", "site", "read"):
+    if trial is None and scope in ("ingest", "site", "invite", "read"):
         raise ServerError(f"name the trial that the token is for: foldaway token issue {scope} TRIAL.")
     if trial is not None and scope in ("admin", "team", "metrics"):
         raise ServerError(f"this token is not for one trial: foldaway token issue {scope}, without a trial.")
@@ -161,3 +162,19 @@ def revoke(
     with connect(server, token, ca) as client:
         client.revoke_token(id)
     print(f"The token {id} is revoked.")
+
+
+@app.command("invite")
+def invite(
+    trial: Annotated[str, typer.Argument(metavar="TRIAL", help="The trial's name.")],
+    server: Server,
+    token: Token,
+    count: Annotated[int, typer.Option(min=1, max=10_000, metavar="N", help="How many devices to invite.")] = 1,
+    ca: Authority = None,
+) -> None:
+    """Print invitations, one on each line. Each lets one device join a trial that asks for invitations.
+
+    They are shown only once: the server stores hashes of those that are unused. Hand each to one person's app.
+    """
+    with connect(server, token, ca) as client:
+        print("\n".join(client.invite(trial, count)))

@@ -88,6 +88,8 @@ def _counted(plan: Plan) -> Iterator[str]:
     """What is counted in devices."""
     privacy, replies = plan.privacy, mode_of(plan).replies
     yield f"The coordinator stores tallies after every {many(privacy.cohort, 'message')} of devices (`cohort`)."
+    if plan.federated is not None and plan.federated.invited:
+        yield "A device needs an invitation to join (`foldaway token invite`), which is good for one device."
     if plan.unit is not None:
         yield "It stores a site's tallies at once; each of its units counts as one message, and as one device."
     if replies:

@@ -11,10 +11,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from foldaway.account.pace import Pace
 from foldaway.errors import (
     Conflict,
     FoldawayError,
+    IngestError,
     MessageError,
     PlanError,
     TooEarly,
@@ -32,6 +35,7 @@ from foldaway.plan import Plan
 from foldaway.service.collecting.collector import Collector
 from foldaway.service.collecting.device_store import DeviceStore
 from foldaway.service.database.device_table import Arrivals, DeviceTable, Enrolled, Known, hashed, hashed_report
+from foldaway.service.database.invitation_table import hashed_invitation
 from foldaway.service.database.store import Store
 from foldaway.service.database.token_table import bringing
 
@@ -274,6 +278,7 @@ def _enrol(table: DeviceTable, share: ServerShare, bodies: Bodies) -> list[Outco
         return [no_devices for _ in bodies]
     outcomes, messages = _read(bodies, Enrolment)
     arms: dict[bytes, Enrolled] = {}
+    invitations: dict[bytes, bytes] = {}
     places: dict[bytes, list[int]] = {}
     for place, message in messages.items():
         try:
@@ -287,23 +292,36 @@ def _enrol(table: DeviceTable, share: ServerShare, bodies: Bodies) -> list[Outco
             continue
         outcomes[place] = _DURABLE
         places.setdefault(number, []).append(place)
+        if message.invitation is not msgspec.UNSET:
+            invitations.setdefault(number, hashed_invitation(plan, message.invitation))
     try:
         try:
-            known = table.enrol(plan, arms)
+            known, uninvited = table.enrol(plan, arms, invitations)
         except Conflict:  # another server has just registered one of them: it will be found now
-            known = table.enrol(plan, arms)
+            known, uninvited = table.enrol(plan, arms, invitations)
     except TrialEnded as ended:
         for number in arms.keys() - table.known(plan.name, arms).keys():
             for place in places[number]:
                 outcomes[place] = ended
         return outcomes
     for number, enrolled in arms.items():
-        if number not in known:
+        if number in uninvited:
+            for place in places[number]:
+                outcomes[place] = _uninvited(plan)
+        elif number not in known:
             outcomes[places[number][0]] = Received(repeated=False, durable=True)
         elif not known[number].fits(enrolled):
             for place in places[number]:
                 outcomes[place] = _other_arm()
     return outcomes
+
+
+def _uninvited(plan: Plan) -> IngestError:
+    return IngestError(
+        403,
+        f"the trial {plan.name} takes devices by invitation alone, and this device has no valid invitation: it is "
+        "missing, misspelt, or another device has used it. Get another one from the app's server.",
+    )
 
 
 def _other_arm() -> MessageError:

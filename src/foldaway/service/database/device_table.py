@@ -21,6 +21,7 @@ from foldaway.federated.coordinator.ending import Ending, Situation
 from foldaway.federated.messages import DeviceMessage, Stage, encoded
 from foldaway.federated.modes.share import Devices
 from foldaway.plan import Plan
+from foldaway.service.database.invitation_table import spend
 from foldaway.service.database.seals import SealedTable
 from foldaway.service.database.shard_table import read_versions, write_shard
 from foldaway.service.database.tables import DEVICES, ENDINGS, NUMBERS, TRIALS, Change, insert_new, parts
@@ -134,11 +135,13 @@ class DeviceTable(SealedTable):
             stage = _situation(connection, plan).stage
             return stage, _known(connection, plan.name, numbers)
 
-    def enrol(self, plan: Plan, numbers: Mapping[bytes, Enrolled]) -> dict[bytes, Known]:
-        """Register numbers, each with the arm that gains a device.
+    def enrol(
+        self, plan: Plan, numbers: Mapping[bytes, Enrolled], invitations: Mapping[bytes, bytes]
+    ) -> tuple[dict[bytes, Known], set[bytes]]:
+        """Register numbers, each with the arm that gains a device, and use up the invitations that a plan asks for.
 
         Returns:
-            Those that were known already.
+            Those that were known already, and those that came without a good invitation.
 
         Raises:
             TrialEnded: The trial takes no more devices.
@@ -149,9 +152,16 @@ class DeviceTable(SealedTable):
                 raise TrialEnded(f"the trial {plan.name} has ended and takes no more devices.")
             known = _known(connection, plan.name, numbers)
             new = {number: enrolled for number, enrolled in numbers.items() if number not in known}
+            uninvited: set[bytes] = set()
+            if plan.federated is not None and plan.federated.invited:
+                # In one order everywhere, so that two servers wait for each other and not crosswise.
+                for number in sorted(new, key=lambda number: invitations.get(number, b"")):
+                    if not spend(connection, plan.name, invitations.get(number)):
+                        uninvited.add(number)
+                        del new[number]
             _insert(connection, plan.name, {number: enrolled.mark for number, enrolled in new.items()}, used=False)
             _count(connection, plan.name, Arrivals(enrolled=Counter(enrolled.arm for enrolled in new.values())))
-        return known
+        return known, uninvited
 
     def withdraw(self, plan: Plan, numbers: Iterable[bytes]) -> None:
         """Mark enrolled numbers whose report is not durable, so that it never will be.

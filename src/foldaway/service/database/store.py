@@ -25,6 +25,7 @@ from foldaway.service.database.copying import contents, copy, is_empty
 from foldaway.service.database.databases import postgres_engine, sqlite_engine, writing
 from foldaway.service.database.device_table import DeviceTable
 from foldaway.service.database.history_table import HistoryTable, forget_answers
+from foldaway.service.database.invitation_table import InvitationTable, forget_invitations
 from foldaway.service.database.key_table import KeyTable
 from foldaway.service.database.ledger_table import LedgerTable
 from foldaway.service.database.migrations import migrate
@@ -78,6 +79,7 @@ class Store:
         self.history = HistoryTable(trials, self._seals)
         self.devices = DeviceTable(trials, self._seals)
         self.tokens = TokenTable(trials, self._seals)
+        self.invitations = InvitationTable(trials, self._seals)
 
     @classmethod
     def open(
@@ -270,6 +272,7 @@ class Store:
                 connection.execute(SHARDS.update().where(SHARDS.c.trial == name).values(state=None))
                 connection.execute(ENDINGS.update().where(ENDINGS.c.trial == name).values(published=None))
                 forget_answers(connection, sealing, name)
+                forget_invitations(connection, name)
         # Then: an open trial without its key would be stuck, one that has ended is finished here, by another call or at
         # the next start.
         self._keys.destroy([row.fingerprint])

@@ -79,6 +79,13 @@ NUMBERS = _of_trial(
     sqlite_with_rowid=False,
 )
 
+# The invitations that no device has used yet, hashed.
+INVITATIONS = _of_trial(
+    "foldaway_invitations",
+    sa.Column("invitation", sa.LargeBinary, primary_key=True),
+    sqlite_with_rowid=False,
+)
+
 DEVICES = _of_trial(
     "foldaway_devices",
     sa.Column("arm", sa.Text, primary_key=True),

@@ -239,7 +239,7 @@ def _wanted(text: str) -> Wanted:
 
 
 _FORM = (
-    'send {"scope": "read" or "ingest", "trial": NAME}, {"scope": "site", "trial": NAME, "units": the most units that '
-    'the site may bring}, {"scope": "team", "team": NAME}, or {"scope": "admin" or "metrics"}; "label" and '
+    'send {"scope": "read", "ingest" or "invite", "trial": NAME}, {"scope": "site", "trial": NAME, "units": the most '
+    'units that the site may bring}, {"scope": "team", "team": NAME}, or {"scope": "admin" or "metrics"}; "label" and '
     '"expires_in", in seconds, may be added.'
 )

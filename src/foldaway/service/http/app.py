@@ -23,6 +23,7 @@ from foldaway.service.http.desks import in_front_of
 from foldaway.service.http.device_routes import device_desks, device_routes
 from foldaway.service.http.documents import COMPONENTS, about, refusals
 from foldaway.service.http.folding_thread import FoldingThread
+from foldaway.service.http.invitation_routes import invitation_routes
 from foldaway.service.http.monitoring import Metrics, log_given_up, log_requests
 from foldaway.service.http.origins import open_to
 from foldaway.service.http.pages import page_routes
@@ -74,6 +75,7 @@ def make_app(
             *trial_routes(access, patience),
             *record_routes(access, records),
             *device_routes(access, patience, devices),
+            *invitation_routes(access, patience),
             *token_routes(access, patience),
         ],
         request_max_body_size=None,  # each address has a limit of its own, and reads the body itself

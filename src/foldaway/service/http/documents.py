@@ -171,6 +171,10 @@ MessageOperation = _taking(
     "A message of a device, a JSON object that says nothing about its sender; see the protocol.",
     {MESSAGE: _OBJECT},
 )
+InvitationOperation = _taking(
+    "How many invitations are wanted.",
+    {"application/json": _object(count=Schema(type=OpenAPIType.INTEGER, minimum=1, maximum=10_000))},
+)
 TalliesOperation = _taking(
     "What a site has folded, of a cohort of units at least: the state of its trial or, in mode sums, sums by group.",
     {"application/octet-stream": _BYTES},
@@ -191,14 +195,14 @@ EndOperation = _taking(
 )
 TokenOperation = _taking(
     "A token for everything, for the server's metrics, for the trials of one team, to send records to a trial, to send "
-    "a site's tallies of so many `units` at most, or to read a trial's effects. It may have a `label`, and an end, "
-    "`expires_in` so many seconds. A team's token issues those for its trials.",
+    "a site's tallies of so many `units` at most, to invite devices, or to read a trial's effects. It may have a "
+    "`label`, and an end, `expires_in` so many seconds. A team's token issues those for its trials.",
     {
         "application/json": Schema(
             one_of=[
                 _token("admin", "metrics"),
                 _token("team", team=Schema(type=OpenAPIType.STRING, pattern=NAME)),
-                _token("ingest", "read", trial=Schema(type=OpenAPIType.STRING)),
+                _token("ingest", "invite", "read", trial=Schema(type=OpenAPIType.STRING)),
                 _token(
                     "site",
                     trial=Schema(type=OpenAPIType.STRING),

@@ -83,7 +83,7 @@ LOT = 100
 
 # The ends of the addresses that senders ask: what is counted there would be single records.
 _SENDING = re.compile(
-    r"/v1/trials/\{name\}/(records|producers/\{producer\}|enrolments|moments|reports|tallies|coefficients)"
+    r"/v1/trials/\{name\}/(records|producers/\{producer\}|enrolments|moments|reports|withdrawals|tallies|coefficients)"
 )
 
 

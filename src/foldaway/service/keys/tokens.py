@@ -11,9 +11,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
-Scope = Literal["admin", "team", "ingest", "site", "read", "metrics"]
+Scope = Literal["admin", "team", "ingest", "site", "invite", "read", "metrics"]
 
-OF_A_TRIAL = ("ingest", "site", "read")
+OF_A_TRIAL = ("ingest", "site", "invite", "read")
 """Scopes of tokens that are for one trial."""
 
 SENDING = ("ingest", "site")
@@ -33,8 +33,8 @@ class TokenRow(msgspec.Struct, frozen=True):
     Attributes:
         id: The public part.
         hash: SHA-256 of the secret part.
-        scope: ``"admin"`` for everything, ``"team"`` for the trials of one team, ``"ingest"``, ``"site"`` or ``"read"``
-            for one trial, ``"metrics"`` for the counts and times of the server alone.
+        scope: ``"admin"`` for everything, ``"team"`` for the trials of one team, ``"ingest"``, ``"site"``,
+            ``"invite"`` or ``"read"`` for one trial, ``"metrics"`` for the counts and times of the server alone.
         trial: The trial's name; none for admin, team and metrics.
         created: When, in seconds since 1970.
         revoked: Whether it was taken back.
