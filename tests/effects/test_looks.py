@@ -261,3 +261,29 @@ def test_false_alarms_of_trials_that_are_looked_at(trials: int) -> None:
         wrong += trial.looks[-1].arms[0].found in ("stop for benefit", "stop for harm")
     assert wrong / trials < 0.05 + 3.5 * (0.05 * 0.95 / trials) ** 0.5
     assert wrong / trials > 0.05 - 3.5 * (0.05 * 0.95 / trials) ** 0.5
+
+
+def test_information_may_be_events_of_a_survival_outcome() -> None:
+    outcome = fa.Survival("days", "relapsed", until=100, bins=50, better="higher")
+    looks = {"information": {"events": 300}, "at": [0.5, 1.0]}
+    plan = fa.Plan(name="events", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=[outcome], looks=looks)
+    rng, trial, events = np.random.default_rng(4), fa.Trial(plan), 0
+    for part in range(3):
+        arm = rng.choice(["a", "b"], 300)
+        days, until = rng.exponential(np.where(arm == "b", 160, 80)), rng.uniform(20, 200, 300)
+        relapsed = days <= until
+        trial.fold({"g": arm, "days": np.minimum(days, until), "relapsed": relapsed})
+        events += int(np.sum(relapsed & (days <= 100)))
+        if events < 150:
+            with pytest.raises(TooEarly, match="first look is due at 50 %"):
+                trial.look()
+        elif not part or not trial.looks or not trial.looks[-1].over:
+            assert trial.look().fraction == events / 300
+            before = events
+    (curves,) = trial.effects().curves
+    assert sum(each.events or 0 for each in curves.curves) == events >= before
+    assert trial.looks[-1].arms[0].found == "stop for benefit"
+    with pytest.raises(fa.PlanError, match="counts the events of a survival outcome"):
+        fa.Plan(name="events", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], looks=looks)
+    with pytest.raises(fa.PlanError, match="must have one of"):
+        fa.Looks(information={"events": 3, "units": 4}, at=[1.0])

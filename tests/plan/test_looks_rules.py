@@ -13,9 +13,11 @@ from plans import LOOKED
 
 LOOKS: dict[str, Any] = LOOKED["looks"]
 
+ONE_OF = "`looks.information` must have one of `units`, `error` and `events`"
+
 OF_LOOKS: list[tuple[dict[str, Any], str]] = [
-    ({"information": {}}, "`looks.information` must have either `units` or `error`"),
-    ({"information": {"units": 9, "error": 0.1}}, "`looks.information` must have either `units` or `error`"),
+    ({"information": {}}, ONE_OF),
+    ({"information": {"units": 9, "error": 0.1}}, ONE_OF),
     ({"information": {"units": 0}}, "`looks.information.units` must be a whole number from 1"),
     ({"at": [0.5]}, "`looks.at` must rise"),
     ({"at": [0.5, 0.5, 1.0]}, "`looks.at` must rise"),
@@ -40,13 +42,12 @@ def test_looks_that_make_no_sense_are_refused(settings: dict[str, Any], said: st
 PRIMARY = LOOKED["outcomes"][0]
 
 OF_PLANS: list[tuple[dict[str, Any], str]] = [
-    ({"outcomes": ["y"]}, "decide on one outcome"),
     ({"outcomes": [PRIMARY, {"column": "z", "better": "lower"}]}, "decide on one outcome"),
     ({"outcomes": [{**PRIMARY, "question": "alike", "margin": 1}]}, "decide on one outcome"),
     ({"outcomes": [PRIMARY, {"column": "z", "better": "lower", "margin": 1}]}, "no test for guardrails"),
     ({"unit": "u"}, "`looks.information.units` counts units with one record each"),
     ({"correction": "benjamini-hochberg"}, "bound the chance of any false finding"),
-    ({"federated": "sums"}, "`looks` cannot be combined with `federated`"),
+    ({"federated": "scores"}, "`looks` need effects before the end"),
     ({"release": 1.0}, "`looks` cannot be combined with `release`"),
 ]
 

@@ -300,6 +300,7 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "federated.probabilities": [None, 1, "x", ["x"], {"x": 1}, {"x": {"a": "1"}}],
     "federated.joined": [None, 1, "x", ["x"], {"x": 1}, {"x": ["y"]}],
     "looks.information.units": NOT_WHOLE[1:],
+    "looks.information.events": NOT_WHOLE[1:],
     "looks.information.error": [*NOT_NUMBERS[1:], 0, -1],
     "looks.at": [None, 1, "ab", ["a"], [], {"a": 1}],
     "looks.spending": ["", "none", None, 1, ["a"], True],

@@ -18,7 +18,8 @@ ASSUMED = (
 class Curve(msgspec.Struct, frozen=True, kw_only=True):
     """An arm's curve: by time the share without the event, its band there, and how many are followed beyond.
 
-    The band is None where there is no error, or the curve is at 0 or 1.
+    And how many `events` there were in all by the end of follow-up. The band is None where there is no error, or the
+    curve is at 0 or 1.
     """
 
     arm: str
@@ -26,6 +27,7 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
     lower: list[float | None]
     upper: list[float | None]
     at_risk: list[int]
+    events: int | None = None
 
 
 class Hazards(msgspec.Struct, frozen=True, kw_only=True):

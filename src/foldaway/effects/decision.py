@@ -94,6 +94,8 @@ def _choose(effects: Findings, said: Sequence[Verdict], records_per_day: float |
     primary = [each for each in said if roles[each.outcome] == "primary"]
     guardrails = [each for each in said if roles[each.outcome] == "guardrail"]
     deciding = [*primary, *guardrails]
+    if effects.looks and not deciding:
+        return _at_looks(effects, next(each for each in said if each.outcome == effects.plan.looked_at.name))
     if not deciding:
         shown = [f"{each.label} is {each.shown}" for each in said if each.decided and _counts(effects, each)]
         what = joined(shown[:_MOST_NAMED]) if shown else "nothing is shown to differ" + " yet" * (not effects.final)
@@ -137,6 +139,8 @@ def _at_looks(effects: Findings, said: Verdict) -> tuple[Choice, str]:
             return "ship", f"{name} is shown to be better, {share}"
         case "stop for harm":
             return "do not ship", f"{name} is shown to be worse, {share}"
+        case "stop, it is higher" | "stop, it is lower" as word:
+            return "undecided", f"{name} is shown to be {word.split()[-1]}, {share}"
         case "stop for futility":
             return "do not ship", f"going on is futile, since a benefit in {name} is unlikely to be shown, {share}"
         case "go on" if not effects.final:

@@ -17,7 +17,7 @@ import msgspec
 from foldaway.effects.effect import Effect
 from foldaway.effects.findings import Findings
 from foldaway.effects.headline import comparisons
-from foldaway.effects.looks_taken import BENEFIT, FUTILE, GO_ON, HARM, SHOWN, UNSHOWN, ArmLook, Look
+from foldaway.effects.looks_taken import BENEFIT, FUTILE, GO_ON, HARM, HIGHER, LOWER, SHOWN, UNSHOWN, ArmLook, Look
 from foldaway.effects.numbers import interval_text, p_relation
 from foldaway.errors import EstimateError, TooEarly
 from foldaway.inference.intervals import critical
@@ -29,8 +29,8 @@ from foldaway.table import places_for
 
 
 def outcome_of(plan: Plan) -> Outcome:
-    """The outcome that planned looks decide on: the one that is primary."""
-    return next(each for each in plan.outcomes if each.counts_as == "primary")
+    """The outcome that planned looks decide on: the one that is primary, or else the plan's first."""
+    return plan.looked_at
 
 
 def next_look(plan: Plan, taken: Sequence[Look]) -> float | None:
@@ -66,7 +66,7 @@ def look_at(effects: Findings, taken: Sequence[Look], *, last: bool = False) -> 
     why = next((row.why for row in rows if not row.reliable), None)
     if not rows or why:
         raise TooEarly(f"no look was taken, because there is no effect yet. {why or 'There are no records.'}")
-    fraction = _fraction(plan, rows)
+    fraction = _fraction(effects, rows)
     before = taken[-1].fraction if taken else 0.0
     if fraction < due and not (last and fraction > before):
         if taken:
@@ -78,11 +78,28 @@ def look_at(effects: Findings, taken: Sequence[Look], *, last: bool = False) -> 
     return _taken(plan, rows, [*(each.fraction for each in taken), fraction], taken, last=last or fraction >= 1)
 
 
-def _fraction(plan: Plan, rows: Sequence[Effect]) -> float:
+def _units(effects: Findings, rows: Sequence[Effect]) -> list[float]:
+    """How many units the arms of each row have, where these are counted: devices and patients may have many records."""
+    ratio = effects.sample_ratio
+    if ratio.counted != "units":
+        return [math.inf] * len(rows)
+    return [ratio.observed[row.arm] + ratio.observed[row.control] for row in rows]
+
+
+def _fraction(effects: Findings, rows: Sequence[Effect]) -> float:
     """The information so far as a share of the planned; of several arms, that of the one that has least."""
+    plan = effects.plan
     assert plan.looks is not None
     if plan.looks.units is not None:
-        return min(row.n or 0 for row in rows) / plan.looks.units
+        return (
+            min(min(row.n or 0, units) for row, units in zip(rows, _units(effects, rows), strict=True))
+            / plan.looks.units
+        )
+    if plan.looks.events is not None:
+        bins = plan.looked_at.binning
+        curves = (each for each in effects.curves if plan.outcome(each.outcome).binning == bins)
+        arms = {each.arm: each.events or 0 for shown in curves for each in shown.curves}
+        return min(arms.get(row.arm, 0) + arms.get(row.control, 0) for row in rows) / plan.looks.events
     assert plan.looks.error is not None
     return min((plan.looks.error / (row.std_error or math.inf)) ** 2 for row in rows)
 
@@ -128,7 +145,7 @@ def _test(plan: Plan, row: Effect) -> _Test:
     """The row's statistic on the scale of z, above 0 where the arm is better."""
     from scipy.special import ndtri
 
-    sign = 1 if outcome_of(plan).better == "higher" else -1
+    sign = -1 if outcome_of(plan).better == "lower" else 1
     p = max(row.p_value if row.p_value is not None else 1.0, 1e-300)
     if row.alternative == "two-sided":
         z = -float(ndtri(p / 2)) * (1 if (row.estimate or 0.0) >= 0 else -1) * sign
@@ -141,10 +158,11 @@ def _arm_look(
     plan: Plan, design: LookDesign, test: _Test, fractions: Sequence[float], bounds: Bounds, *, last: bool
 ) -> ArmLook:
     upper, lower, found = bounds.upper[-1], bounds.lower[-1], GO_ON
+    above, below = (HIGHER, LOWER) if outcome_of(plan).better is None else (BENEFIT, HARM)
     if test.z >= upper:
-        found = BENEFIT
+        found = above
     elif design.two_sided and test.z <= -upper:
-        found = HARM
+        found = below
     elif last:
         found = UNSHOWN
     elif test.z <= lower:

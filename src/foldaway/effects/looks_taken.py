@@ -6,15 +6,25 @@ from typing import Literal
 
 import msgspec
 
-Found = Literal["stop for benefit", "stop for harm", "stop for futility", "not shown", "go on"]
+Found = Literal[
+    "stop for benefit",
+    "stop for harm",
+    "stop, it is higher",
+    "stop, it is lower",
+    "stop for futility",
+    "not shown",
+    "go on",
+]
 
 BENEFIT: Found = "stop for benefit"
 HARM: Found = "stop for harm"
+HIGHER: Found = "stop, it is higher"
+LOWER: Found = "stop, it is lower"
 FUTILE: Found = "stop for futility"
 UNSHOWN: Found = "not shown"
 GO_ON: Found = "go on"
 
-SHOWN = (BENEFIT, HARM)
+SHOWN = (BENEFIT, HARM, HIGHER, LOWER)
 """What is found for good: no later look takes it back."""
 
 
@@ -24,7 +34,7 @@ class ArmLook(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         arm: The arm.
         found: What it came to.
-        z: The statistic, above 0 where the arm is better; None where others are told.
+        z: The statistic, above 0 where the arm is better, or just higher; None where others are told.
         upper: The bound above which a benefit is shown, and, of a two-sided test, below minus which a harm is; None if
             nothing could be shown at this look.
         lower: The bound below which going on is futile; None if there is none.

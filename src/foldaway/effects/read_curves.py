@@ -69,6 +69,7 @@ def _read(reading: SumsRead, outcome: Survival, door: Door) -> Curves:
     lower, upper = log_log_band(shown, spread, reach[:, None])
     known = np.isfinite(reach)[:, None] & (shown > 0) & (shown < 1) & (spread > 0)
     count = round_count if door.others else round
+    events = (whole.events.sum(axis=-1) * people).tolist()
     return Curves(
         outcome=outcome.name,
         times=outcome.binning.ends[places].tolist(),
@@ -79,6 +80,7 @@ def _read(reading: SumsRead, outcome: Survival, door: Door) -> Curves:
                 lower=_where(known[at], lower[at]),
                 upper=_where(known[at], upper[at]),
                 at_risk=[int(count(n)) for n in at_risk[at].tolist()],
+                events=int(count(events[at])),
             )
             for at, arm in enumerate(plan.arms)
         ],

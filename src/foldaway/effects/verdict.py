@@ -33,6 +33,8 @@ Word = Literal[
     "no verdict",
     "stop for benefit",
     "stop for harm",
+    "stop, it is higher",
+    "stop, it is lower",
     "stop for futility",
     "not shown",
     "go on",
@@ -183,7 +185,7 @@ def _at_looks(effects: Findings, row: Effect) -> Word:
 def _why_at_looks(effects: Findings, row: Effect, word: Word) -> str | None:
     if word != NONE:
         return None
-    if effects.plan.outcome(row.outcome).counts_as != "primary":
+    if row.outcome != effects.plan.looked_at.name:
         return "Planned looks decide on the primary outcome alone."
     return "No planned look has been taken yet: `foldaway look` takes the one that is due."
 

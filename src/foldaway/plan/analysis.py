@@ -333,6 +333,11 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
         assert self.received is not None
         return Value(self.received, beside=tuple(name for name in outcome.columns if name in self.lackable))
 
+    @property
+    def looked_at(self) -> Outcome:
+        """The outcome that planned looks decide on: the primary one, or else the first."""
+        return next((each for each in self.outcomes if each.counts_as == "primary"), self.outcomes[0])
+
     def outcome(self, name: str) -> Outcome:
         """The outcome of a name."""
         return next(outcome for outcome in self.outcomes if outcome.name == name)

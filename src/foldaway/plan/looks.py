@@ -30,12 +30,14 @@ _APART = 0.01
 
 
 class Information(Part, frozen=True, kw_only=True):
-    """How much information the trial is to have at the last look: either setting, and not both.
+    """How much information the trial is to have at the last look: one of the settings.
 
     Attributes:
         units: In how many units, of all arms, each with one record.
         error: How small a standard error of the effect, for units with several records, or clusters. The information so
             far is the square of this number over the present error.
+
+        events: In how many events, of all arms, where the looks decide on a survival outcome.
 
     Example:
         >>> Information(units=900).units
@@ -46,6 +48,7 @@ class Information(Part, frozen=True, kw_only=True):
 
     units: Count | None = None
     error: Error | None = None
+    events: Count | None = None
 
 
 class Looks(Part, frozen=True, kw_only=True):
@@ -84,11 +87,15 @@ class Looks(Part, frozen=True, kw_only=True):
         """At which standard error there is, if that is measured."""
         return cast("Information", self.information).error
 
+    @property
+    def events(self) -> int | None:
+        """In how many events there is, if these are counted."""
+        return cast("Information", self.information).events
+
     def faults(self) -> Iterator[str]:
         """What is wrong with the settings taken together."""
-        both = self.units is not None and self.error is not None
-        if both or (self.units is None and self.error is None):
-            yield "`looks.information` must have either `units` or `error`."
+        if [self.units, self.error, self.events].count(None) != 2:
+            yield "`looks.information` must have one of `units`, `error` and `events`."
         steps = [after - before for before, after in pairwise([0.0, *self.at])]
         if self.at and (self.at[-1] != 1 or min(steps) < _APART - 1e-9):
             yield f"`looks.at` must rise from at least {_APART:g}, in steps of at least {_APART:g}, and end with 1."

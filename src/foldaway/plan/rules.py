@@ -302,22 +302,25 @@ def _look_faults(plan: Analysis) -> Iterator[str]:
     """Planned looks decide on one outcome, in place of verdicts at any time."""
     if plan.looks is None:
         return
-    for setting in ("federated", "release"):
-        if getattr(plan, setting) is not None:
-            yield f"`looks` cannot be combined with `{setting}` yet."
-    primary = [each for each in plan.outcomes if each.counts_as == "primary"]
-    if len(primary) != 1 or primary[0].better is None or primary[0].asks not in (None, "better"):
+    if plan.release is not None:
+        yield "`looks` cannot be combined with `release` yet."
+    if plan.mode is not None and MODES[plan.mode].at_end:
+        yield f'`looks` need effects before the end, which mode "{plan.mode}" does not have: choose another mode.'
+    primary = [each for each in plan.outcomes if each.counts_as == "primary"] or list(plan.outcomes[:1])
+    if len(primary) != 1 or primary[0].asks not in (None, "better"):
         yield (
-            '`looks` decide on one outcome: give exactly one the role "primary", with `better` and without a margin '
-            'that it is not to exceed, and all others the role "secondary".'
+            "`looks` decide on one outcome, the primary one or else the first: give no more than one the role "
+            '"primary", without a margin that it is not to exceed, and all others the role "secondary".'
         )
     if any(each.counts_as == "guardrail" for each in plan.outcomes):
         yield '`looks` have no test for guardrails yet: give these the role "secondary", without a `margin`.'
-    if plan.looks.units is not None and not plan.one_each:
+    if plan.looks.units is not None and not (plan.one_each or plan.federated is not None):
         yield (
             "`looks.information.units` counts units with one record each. Where they may have several, write how small "
             "the standard error is to be, in `looks.information.error`."
         )
+    if plan.looks.events is not None and primary and primary[0].KIND != "survival":
+        yield "`looks.information.events` counts the events of a survival outcome: let the looks decide on one."
     if plan.correction == "benjamini-hochberg":
         yield '`looks` bound the chance of any false finding: set `correction` to "holm" or "none".'
     yield from plan.looks.misfits(1 - plan.confidence)

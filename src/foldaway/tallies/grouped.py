@@ -51,7 +51,7 @@ class GroupedState(msgspec.Struct):
     segments: list[tuple[list[str], Any]] = []
     strata: Any = None
     histograms: list[Any] = []
-    baseline: Any = None
+    baseline: Any = msgspec.UNSET  # which is left out: states of before have none
 
     @property
     def of_none(self) -> bool:
@@ -284,7 +284,7 @@ class Grouped(ABC):
             state.histograms = [each.state() for each in self.histograms]
             state.segments = [(list(levels), cells.state()) for levels, cells in self.segments]
             state.strata = None if self.strata is None else self.strata.state()
-            state.baseline = None if self.baseline is None else self.baseline.state()
+            state.baseline = msgspec.UNSET if self.baseline is None else self.baseline.state()
             if isinstance(state, StateBeside) and self.arms is not None:
                 state.arms = self.arms.state()
         return state

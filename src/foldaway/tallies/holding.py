@@ -148,7 +148,7 @@ def _restored(state: Any, plan: Plan) -> Grouped:
     baseline = None
     if empty.baseline is not None:
         baseline = Sums.restore(saved.baseline, baseline_shape(plan))
-    elif saved.baseline is not None:
+    elif saved.baseline is not msgspec.UNSET:
         raise StateError("the state does not fit its plan: it has a baseline.")
     beside = [each.n for each in (*(segment.cells for segment in segments), arms, baseline) if each is not None]
     if any(n != held.n for n in beside) or any(each.n > held.n for part in parts for each in part.histograms):

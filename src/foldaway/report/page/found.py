@@ -43,6 +43,8 @@ _SIGNS = {
     "higher": ("higher", "▲"),
     "stop for benefit": ("good", "✓"),
     "stop for harm": ("fails", "!"),
+    "stop, it is higher": ("higher", "▲"),
+    "stop, it is lower": ("lower", "▼"),
     "stop for futility": ("look", "○"),
     "lower": ("lower", "▼"),
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import msgspec
@@ -17,6 +18,7 @@ import msgspec
 from foldaway.auditing.audit import audit
 from foldaway.effects import Effects
 from foldaway.effects.door import OWN, TOLD
+from foldaway.effects.looks_taken import Look
 from foldaway.effects.read_flow import at_the_end
 from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialEnded, UnknownTrial, Unreleased
 from foldaway.federated.coordinator.ending import (
@@ -37,6 +39,7 @@ from foldaway.keeping.cohort import Census, too_early
 from foldaway.plan import Plan
 from foldaway.service.collecting.answers import Answer, Answers, Candidate, Participation, why_none
 from foldaway.service.collecting.device_inbox import DeviceInbox, Outcome
+from foldaway.service.collecting.looking import last_looks, looks_of
 from foldaway.service.database.device_table import write_arrivals
 from foldaway.service.database.outages import again_after
 from foldaway.service.database.shard_table import ShardRow, left_out, versions
@@ -110,7 +113,8 @@ class DeviceTrials:
         """
         seen = self._answerable(plan)
         whole, shards = self.whole(plan)
-        told = self._answers.current(plan, versions(shards), lambda: _candidate(whole, seen.devices, None))
+        looks = self._looks(plan, whole, seen.devices)
+        told = self._answers.current(plan, versions(shards), lambda: _candidate(whole, seen.devices, None, looks))
         if told is None:
             raise too_early(plan.privacy)
         return Answer.of(plan, told.effects, round_count(told.records), left_out(shards), Participation.of(plan, seen))
@@ -119,8 +123,13 @@ class DeviceTrials:
         """The effects of all that is durable, not rounded, for whoever runs the trial."""
         seen = self._answerable(plan)
         whole, shards = self.whole(plan)
-        effects, _ = mode_of(plan).results(whole, seen.devices, None, OWN)
+        looks = self._looks(plan, whole, seen.devices)
+        effects = replace(mode_of(plan).results(whole, seen.devices, None, OWN)[0], looks=looks)
         return Answer.of(plan, effects, whole.trial.n, left_out(shards), Participation.of(plan, seen))
+
+    def _looks(self, plan: Plan, whole: ServerShare, devices: Devices) -> tuple[Look, ...]:
+        """The planned looks that were taken, after the one that is due."""
+        return looks_of(self._store, plan, lambda: mode_of(plan).results(whole, devices, None, OWN)[0])
 
     def _answerable(self, plan: Plan) -> Situation:
         """Where a trial stands, if there can be effects."""
@@ -235,11 +244,14 @@ class DeviceTrials:
         also: list[Change] = [partial(write_arrivals, trial=plan.name, arrivals=collector.arrivals, shard=self._shard)]
         effects, records, late = None, whole.trial.n, 0
         if exact is not None:
-            candidate = _candidate(whole, seen.devices, published)
+            now = exact
+            looks = last_looks(self._store, plan, lambda: now)
+            exact = replace(exact, looks=looks)
+            candidate = _candidate(whole, seen.devices, published, looks)
             told, unless_told = self._answers.final(plan, candidate)
             if (why := why_none(plan, told)) is not None and not (seen.ending and seen.ending.without_effects):
                 return WaitOn(why.rstrip("."))
-            effects = None if told is None else told.effects
+            effects = None if told is None else replace(told.effects, looks=[each.told() for each in looks])
             if effects is not None and effects.flow is not None and told is not None and told.records == records:
                 effects = at_the_end(effects, exact)
             also.append(unless_told)
@@ -331,9 +343,14 @@ class DeviceTrials:
         return self._trials[plan.name]
 
 
-def _candidate(share: ServerShare, devices: Devices, published: Published | None) -> Candidate:
+def _candidate(
+    share: ServerShare, devices: Devices, published: Published | None, looks: Sequence[Look] = ()
+) -> Candidate:
     """What could be told of a federated trial: every device is a unit."""
     plan = share.plan
     gone = {arm: n for arm, n in devices.withdrawn.items() if n}
     census = Census({arm: [devices.reported[arm]] for arm in plan.arms}, gone=gone)
-    return Candidate(share.trial.n, census, lambda: mode_of(plan).results(share, devices, published)[0])
+    said = [each.told() for each in looks]
+    return Candidate(
+        share.trial.n, census, lambda: replace(mode_of(plan).results(share, devices, published)[0], looks=said)
+    )

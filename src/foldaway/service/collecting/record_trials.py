@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import too_early
 from foldaway.plan import Plan
 from foldaway.service.collecting.answers import Answer, Answers, Candidate, Shown, why_none
+from foldaway.service.collecting.looking import last_looks, looks_of
 from foldaway.service.collecting.numbers import Numbers, Producers
 from foldaway.service.collecting.record_inbox import SMALL, Arrival, Claim, GivenUp, Receipt, RecordInbox
 from foldaway.service.collecting.record_store import merged
@@ -114,7 +116,13 @@ class RecordTrials:
         return Answer.of(plan, told.effects, round_count(told.records), left_out(shards))
 
     def _told(self, plan: Plan, shards: Sequence[ShardRow], *, on_tick: bool = False) -> Shown | None:
-        return self._answers.current(plan, versions(shards), lambda: _candidate(merged(plan, shards)), on_tick=on_tick)
+        return self._answers.current(plan, versions(shards), lambda: self._candidate(plan, shards), on_tick=on_tick)
+
+    def _candidate(self, plan: Plan, shards: Sequence[ShardRow]) -> Candidate:
+        """What could be told now, after the planned look that is due."""
+        trial = merged(plan, shards)
+        trial.chronicle.looks = looks_of(self._store, plan, trial.read)
+        return _candidate(trial)
 
     def exactly(self, plan: Plan) -> Answer:
         """The effects of all that is durable, not rounded, for whoever runs the trial."""
@@ -128,6 +136,7 @@ class RecordTrials:
                 f"there are no effects yet, not even exact ones: the server stores nothing until {first} (the plan's "
                 "`cohort`) have come."
             )
+        trial.chronicle.looks = looks_of(self._store, plan, trial.read)
         return Answer.of(plan, trial.read(), trial.n, left_out(shards))
 
     @again_after(Conflict, TrialEnded)  # another server has committed, or ended it
@@ -154,10 +163,11 @@ class RecordTrials:
         audited = audit(plan, whole.tallies) if plan.release is None else None
         if plan.release is not None:  # however few have come, since a refusal would depend on exact counts
             whole.conclude()  # noise is drawn once: what is told is stored in the transaction that ends
+        whole.chronicle.looks = last_looks(self._store, plan, whole.read)
         told, unless_told = self._answers.final(plan, _candidate(whole))
         if not without_effects and (why := why_none(plan, told)) is not None:
             raise would_be_without_effects(name, why.rstrip("."))
-        effects = None if told is None else told.effects
+        effects = None if told is None else replace(told.effects, looks=[each.told() for each in whole.looks])
         if effects is not None and effects.flow is not None and told is not None and told.records == whole.n:
             effects = at_the_end(effects, whole.read())
         counted = whole.n if told is None else told.records

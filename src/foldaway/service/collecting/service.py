@@ -13,7 +13,7 @@ import msgspec
 
 from foldaway.account.pace import Pace
 from foldaway.effects import outlook
-from foldaway.errors import EstimateError, FoldawayError, IngestError, PlanError, TooEarly
+from foldaway.errors import EstimateError, FoldawayError, IngestError, TooEarly
 from foldaway.evidence.certificate import issue
 from foldaway.federated.coordinator.ending import EndRequest
 from foldaway.inference.rounding import round_count
@@ -137,10 +137,6 @@ class Service:
             IngestError: The trial has ended.
         """
         plan = Plan.loads(text)
-        if plan.looks is not None:
-            raise PlanError(
-                "a server cannot take planned looks yet: fold the records into a file, or leave out `looks`."
-            )
         key = secrets.token_bytes(16) if plan.keyed and plan.federated is None else None
         row = self.store.create_trial(plan, key, team)
         if row.status == "ended":

@@ -20,7 +20,7 @@ from foldaway.errors import Unavailable, VaultError
 from foldaway.keeping.version_keys import VersionKeys
 from foldaway.service.database.databases import writing
 from foldaway.service.database.outages import guarded
-from foldaway.service.database.tables import ENDINGS, HISTORY, KEYS, META, SHARDS, SIGNING, Lock, Part, by_lock
+from foldaway.service.database.tables import ENDINGS, HISTORY, KEYS, LOOKS, META, SHARDS, SIGNING, Lock, Part, by_lock
 from foldaway.service.keys.vault import HEADER, Vault, sealed_under, version_of
 
 
@@ -151,6 +151,7 @@ _SEALED: dict[Part, dict[sa.Column[bytes], tuple[list[sa.Column[Any]], str]]] = 
             for part in ("estimates", "answer", "census")
         },
         ENDINGS.c.published: ([ENDINGS.c.trial], "published:{}"),
+        LOOKS.c.look: ([LOOKS.c.trial, LOOKS.c.number], "look:{}:{}"),
     },
     "keys": {
         KEYS.c.key: ([KEYS.c.fingerprint], "key:{}"),
@@ -159,7 +160,7 @@ _SEALED: dict[Part, dict[sa.Column[bytes], tuple[list[sa.Column[Any]], str]]] = 
 }
 _CONTEXTS = {column: form for columns in _SEALED.values() for column, (_, form) in columns.items()}
 
-PASSING = frozenset({SHARDS.c.state, HISTORY.c.answer, HISTORY.c.census, ENDINGS.c.published, KEYS.c.key})
+PASSING = frozenset({SHARDS.c.state, HISTORY.c.answer, HISTORY.c.census, ENDINGS.c.published, LOOKS.c.look, KEYS.c.key})
 """The sealed columns that are overwritten or emptied: each version has a key of its own."""
 
 

@@ -28,6 +28,7 @@ from foldaway.service.database.history_table import HistoryTable, forget_answers
 from foldaway.service.database.invitation_table import InvitationTable, forget_invitations
 from foldaway.service.database.key_table import KeyTable
 from foldaway.service.database.ledger_table import LedgerTable
+from foldaway.service.database.look_table import LookTable, forget_looks
 from foldaway.service.database.migrations import migrate
 from foldaway.service.database.moved import require_unmoved
 from foldaway.service.database.outages import guarded
@@ -77,6 +78,7 @@ class Store:
         self.ledger = LedgerTable(trials, self._seals, self._keys)
         self.shards = ShardTable(trials, self._seals)
         self.history = HistoryTable(trials, self._seals)
+        self.looks = LookTable(trials, self._seals)
         self.devices = DeviceTable(trials, self._seals)
         self.tokens = TokenTable(trials, self._seals)
         self.invitations = InvitationTable(trials, self._seals)
@@ -273,6 +275,7 @@ class Store:
                 connection.execute(ENDINGS.update().where(ENDINGS.c.trial == name).values(published=None))
                 forget_answers(connection, sealing, name)
                 forget_invitations(connection, name)
+                forget_looks(connection, sealing, name)
         # Then: an open trial without its key would be stuck, one that has ended is finished here, by another call or at
         # the next start.
         self._keys.destroy([row.fingerprint])

@@ -130,6 +130,13 @@ HISTORY = _of_trial(
     sa.Column("census", sa.LargeBinary),
 )
 
+# The planned looks that were taken of each trial, empty once it has ended.
+LOOKS = _of_trial(
+    "foldaway_looks",
+    sa.Column("number", sa.BigInteger, primary_key=True),
+    sa.Column("look", sa.LargeBinary),
+)
+
 # What happened in each trial: signed entries, each after those that it names.
 LEDGER = _of_trial(
     "foldaway_ledger",
