@@ -23,10 +23,11 @@ from devices import Hosted
 from foldaway.effects.door import OWN
 from foldaway.errors import MessageError, PlanError, ServerError, StateError
 from foldaway.federated.link import HttpLink
+from foldaway.federated.messages import new_number
 from foldaway.federated.modes import site_mode_of
 from foldaway.federated.modes.share import Devices, ServerShare
 from foldaway.federated.modes.site_groups import told_exits
-from foldaway.federated.site.site import fold_site, send_site
+from foldaway.federated.site.site import STATE, SiteMark, fold_site, send_site
 from foldaway.inference.random_effects import random_effects
 from foldaway.report.page.page import effects_page
 from served import Served
@@ -165,6 +166,15 @@ def test_a_site_that_sends_again_is_counted_as_it_is_now(
     assert trial_units(server, trial) == {"Aarhus": 220}
     assert not send(320)
     assert send(320)
+    state = site_mode_of(plan).from_site(fold_site(plan, [str(path)], folder))
+    key = msgspec.json.decode((folder / "growing.site").read_bytes(), type=SiteMark).site.hex()
+    for sending, why in (
+        ("2", "later tallies"),
+        ("9", "0 units more in the arm"),
+    ):  # whatever a site's own program does
+        headers = {"Foldaway-Site": key, "Foldaway-Sending": sending, "Foldaway-Number": new_number().hex()}
+        with pytest.raises(ServerError, match=why):
+            link.ask("POST", "/tallies", content=state, headers={"Content-Type": STATE, **headers})
     assert trial_units(server, trial) == {"Aarhus": 320}
     trial.end(deadline=0)
     (row,) = trial.effects()
