@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -198,3 +199,28 @@ def test_a_histogram_tells_every_value_within_its_bounds_to_whoever_reads_it() -
     assert (found.near, found.exact) == (int((y <= 1_000).sum()), 0)
     (found,) = [each for each in audit(plan, trial.tallies, before).findings if each.attack == "histograms"]
     assert found.near == int((y[300:] <= 1_000).sum())
+
+
+def test_the_baseline_of_few_records_tells_their_values() -> None:
+    """A column that one record of an arm has is that record's value; two make two, and many none."""
+    plan = fa.Plan(name="few", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], baseline=["age", "weight"])
+    rng = np.random.default_rng(1)
+    ages: list[float | None] = [None] * 400
+    ages[7], ages[10], ages[12] = 61.5, 40.25, 52.0  # of b; of a
+    rows: dict[str, Any] = {
+        "g": ["a", "b"] * 200,
+        "y": rng.normal(size=400),
+        "age": ages,
+        "weight": rng.normal(70, 9, 400),
+    }
+    trial = fa.Trial(plan)
+    trial.fold(rows)
+    found = {(each.attack, each.outcome): each for each in audit(plan, trial.tallies).findings}
+    assert {name for _, name in found} == {"age (baseline)"}
+    assert found["cells of one record", "age (baseline)"].exact == 1
+    assert found["arms of two records", "age (baseline)"].exact == 2
+    assert all("`baseline`" in each.remedy for each in found.values())
+    before = fa.Trial(plan)
+    before.fold({name: list(values)[:398] for name, values in rows.items()})
+    between = [each.outcome for each in audit(plan, trial.tallies, before.tallies).findings]
+    assert "weight (baseline)" in between  # one record of each arm has come since

@@ -15,7 +15,7 @@ from foldaway.auditing.finding import Audit, Finding, Range
 from foldaway.auditing.moments import attack_combinations, attack_replicates, scores_of_arms
 from foldaway.plan import Plan
 from foldaway.plan.outcomes import Exits
-from foldaway.tallies import Held, arms_of
+from foldaway.tallies import Held, arms_of, grouped_of
 from foldaway.tallies.moments import Powers
 
 _ONE_STATE = "Keep one state of a trial: save over the one before, and back up neither of them in the clear."
@@ -30,6 +30,11 @@ ON_MOMENTS = (
     moments.RESAMPLED,
 )
 HISTOGRAMS = "histograms"
+
+_LESS_BASELINE = (
+    "Few records of an arm have this. Leave the column out of `baseline`, let it have fewer levels, or wait for more "
+    "records; the end of the trial destroys the sums."
+)
 
 # What is read from a histogram, and what would tell less.
 _QUANTILES = (
@@ -81,6 +86,17 @@ def _findings(plan: Plan, now: Held, before: Held | None) -> Iterator[Finding]:
         earlier = None if before is None else before.plain()
         for column, value in enumerate(plan.values):
             yield from attack_cells(plan, value.name, cells_of_arms(sums, column, earlier))
+        yield from _attack_baseline(plan, now, before)
+
+
+def _attack_baseline(plan: Plan, now: Held, before: Held | None) -> Iterator[Finding]:
+    """The same attacks on the sums of the baseline table, of which each arm is one cell."""
+    sums, earlier = (grouped_of(each).baseline if plan.baseline and each else None for each in (now, before))
+    for place, (column, level) in enumerate(() if sums is None else plan.traits):
+        assert sums is not None
+        name = f"{column} (baseline)" if level is None else f"{column}: {level} (baseline)"
+        for found in attack_cells(plan, name, cells_of_arms(sums, place, earlier)):
+            yield msgspec.structs.replace(found, remedy=_LESS_BASELINE)
 
 
 def _attack_histograms(plan: Plan, now: Held, before: Held | None) -> Iterator[Finding]:
