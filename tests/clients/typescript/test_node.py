@@ -51,10 +51,15 @@ def options(trial: Hosted, folder: Path, **others: Any) -> dict[str, Any]:
 
 
 def kept(folder: Path) -> dict[str, Any]:
-    """What a device keeps."""
-    (file,) = folder.glob("*.foldaway-kept")
-    found: dict[str, Any] = json.loads(file.read_text())["kept"]
-    return found
+    """What a device keeps; it may enrol meanwhile, and put another file in the place of this one."""
+    for _ in range(100):
+        try:
+            (file,) = folder.glob("*.foldaway-kept")
+            found: dict[str, Any] = json.loads(file.read_text())["kept"]
+            return found
+        except (ValueError, FileNotFoundError):
+            time.sleep(0.01)
+    raise AssertionError("the device keeps nothing")
 
 
 def company(node: Driven, trial: Hosted, folder: Path) -> list[str]:
