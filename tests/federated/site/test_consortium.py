@@ -301,6 +301,22 @@ def test_between_two_times_that_a_site_tells_enough_of_every_arm_have_left(least
     assert least > 1 or (before == told_exits(before, np.zeros((2, 122)), 1)).all()
 
 
+def test_of_a_site_that_has_sent_to_two_servers_what_it_sent_last_counts(rows: pd.DataFrame, tmp_path: Path) -> None:
+    plan = consortium("servers")
+    mode, mine = site_mode_of(plan), rows[rows["site"] == "Bergen"]
+    shares: list[ServerShare] = []
+    for number, patients in enumerate((100, 200), 1):
+        path = tmp_path / f"{number}.parquet"
+        mine[mine["patient"].isin(mine["patient"].unique()[:patients])].to_parquet(path)
+        sent = mode.from_site(fold_site(plan, [str(path)], tmp_path / str(number)))
+        shares.append(mode.site(ServerShare(fa.Trial(plan)), sent).sent_by("key", "Bergen", number))
+    first, last = shares
+    for both in (first.merge(last), last.merge(first)):
+        again = ServerShare.of(plan, both.dumps())
+        assert (again.n, again.devices, again.largest) == (len(mine), last.devices, last.largest)
+        assert sum(again.devices) == 200 > sum(first.devices)
+
+
 def test_what_a_plan_says_of_sites_must_fit() -> None:
     with pytest.raises(PlanError, match="for sites that send sums"):
         consortium("no", federated=fa.Federated("sums", within_sites=False, joined={"a": "b"}))
