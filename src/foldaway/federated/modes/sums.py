@@ -193,8 +193,8 @@ class SumsByGroup(OneRound, SiteMode):
 
     def held(self, share: ServerShare) -> Held:
         """The sums of each site by themselves, where effects are compared within sites."""
-        sites = side_by_side(share)
-        return share.trial.tallies if sites is None else sites.cells
+        sites, whole = side_by_side(share), grouped_of(share.trial.tallies)
+        return whole if sites is None else replace(sites.cells, baseline=whole.baseline)
 
     def described(self, plan: Plan) -> str:
         """The group, the count and the sums."""
