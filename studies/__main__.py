@@ -34,6 +34,7 @@ ALL = (
     "same_everywhere",
     "federated_dropout",
     "federated_schedules",
+    "pair_schedules",
     "federated_scale",
 )
 

@@ -54,6 +54,17 @@ FEDERATED: dict[str, Any] = {
     },
 }
 
+# Those of two servers.
+SHARED: dict[str, Any] = {
+    **SMALL,
+    "outcomes": [{"column": "y", "bounds": [0.0, 10.0]}],
+    "expected_units": 1000,
+    "federated": {
+        "mode": "shares",
+        "servers": [{"url": f"https://{each}.example", "key": "B" + 86 * each + "="} for each in "xy"],
+    },
+}
+
 # Those that no plan can have that keeps moments.
 CALIBRATED: dict[str, Any] = {
     **SMALL,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,15 +25,20 @@ from foldaway.federated.messages import (
     Enrolment,
     GroupSums,
     ScoreReply,
+    SplitSums,
     packed,
 )
 from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.share import ServerShare
 from foldaway.federated.replies.published import Published
+from foldaway.federated.summands.sealing import info_of
+from foldaway.federated.summands.words import Words, fixed, split
+from foldaway.federated.summands.words import packed as packed_words
 from foldaway.plan.arms import device_group, public_arm
 from foldaway.records import check
 from foldaway.records.faults import FaultyBatch
 from foldaway.tallies.predictor import predictor_of
+from hpke import private_key, public_bytes, sealed
 from plans import in_parts
 
 FILE = Path(__file__).parents[1] / "clients/protocol/vectors.json"
@@ -43,6 +48,16 @@ DEVICES, DRAWS = 3, 8
 _COMMON: dict[str, Any] = {"arm": "variant", "arms": {"control": 0.5, "treatment": 0.5}, "outcomes": ["revenue"]}
 _LEVELS: dict[str, Any] = {"covariates": ["before", {"column": "country", "levels": ["de", "fr", "it"]}]}
 _COEFFICIENTS = {"before": 0.5, "country[fr]": -1.25, "country[it]": 2.0}
+
+# Any numbers make a private key.
+_PRIVATE = {role: hashlib.sha256(role.encode()).digest() for role in ("leader", "helper")}
+_SERVERS = {
+    "mode": "shares",
+    "servers": [
+        {"url": f"https://{role}.example", "key": b64encode(public_bytes(private_key(scalar))).decode()}
+        for role, scalar in _PRIVATE.items()
+    ],
+}
 
 PLANS: dict[str, dict[str, Any]] = {
     "one outcome": {**_COMMON, "federated": "one-message"},
@@ -120,6 +135,27 @@ PLANS: dict[str, dict[str, Any]] = {
         "expected_units": 320,
         "federated": {"mode": "sums", "device_records": 5},
     },
+    "shares": {
+        **_COMMON,
+        "outcomes": [{"column": "revenue", "bounds": [-1, 5]}, {"kind": "share", "column": "clicks", "above": 2.5}],
+        "covariates": [{"column": "before", "bounds": [0, 10]}, _LEVELS["covariates"][1]],
+        "arms": {"klein": 0.2, "mittel": 0.3, "groß 🙂": 0.5},
+        "coefficients": {
+            "center": {"before": 3.0, "country[fr]": 0.25, "country[it]": 0.125},
+            "slopes": {"revenue": _COEFFICIENTS, "clicks > 2.5": dict.fromkeys(_COEFFICIENTS, 0.125)},
+        },
+        "expected_units": 100_000,
+        "federated": _SERVERS | {"device_records": 50},
+    },
+    "shares of a release": {
+        **_COMMON,
+        "outcomes": [{"column": "revenue", "bounds": [0, 4]}],
+        "covariates": [{"column": "before", "bounds": [0, 10]}],
+        "coefficients": {"center": {"before": 3.0}, "slopes": {"revenue": {"before": 0.5}}},
+        "release": 1.0,
+        "expected_units": 320,
+        "federated": _SERVERS | {"device_records": 5},
+    },
     "scores": {**_COMMON, **_LEVELS, "federated": "scores"},
     "scores with weights": {
         **_COMMON,
@@ -154,6 +190,7 @@ def case(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     devices = [_device(plan, rng, i) for i in range(DEVICES)]
     if plan.mode == "scores":
         _reply(plan, devices)
+    private = {role: b64encode(scalar).decode() for role, scalar in _PRIVATE.items()}
     return {
         "case": name,
         "plan": plan.canonical().decode(),
@@ -164,6 +201,7 @@ def case(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
             "retention": plan.privacy.retention,
             "columns": list(plan.columns),
         },
+        **({"private_keys": private} if plan.mode == "shares" else {}),
         "draws": [_drawn(plan, rng.bytes(16)) for _ in range(DRAWS)],
         "faulty": list(_faulty(plan, rng)),
         "devices": devices,
@@ -175,7 +213,7 @@ def _drawn(plan: fa.Plan, identity: bytes) -> dict[str, Any]:
         "identity": b64encode(identity).decode(),
         "arm": public_arm(plan.arms, plan.fingerprint, identity),
     }
-    return {**drawn, "group": device_group(plan.groups, plan.fingerprint, identity)} if plan.mode == "sums" else drawn
+    return {**drawn, "group": device_group(plan.groups, plan.fingerprint, identity)} if plan.keeps == "sums" else drawn
 
 
 def _record(plan: fa.Plan, rng: np.random.Generator) -> dict[str, Any]:
@@ -235,13 +273,35 @@ def _device(plan: fa.Plan, rng: np.random.Generator, place: int) -> dict[str, An
             device["moments"] = DeviceMoments.of(rng.bytes(16), arm, n, R)
         case "delta":
             device["report"] = DeviceSums(number, arm, n, packed(rows[:, k:].sum(axis=0)))
-        case "sums":
+        case "sums" | "shares":
             predictor = predictor_of(plan)
             x, y = rows[:, 1:k].T, rows[:, k:].T
             values = y if predictor is None else np.vstack([y, predictor.adjusted(x, y)])
-            group = device_group(plan.groups, plan.fingerprint, identity)
-            device["report"] = GroupSums(number, arm, n, group, packed(values.sum(axis=1)))
+            group, sums = device_group(plan.groups, plan.fingerprint, identity), values.sum(axis=1)
+            device["report"] = GroupSums(number, arm, n, group, packed(sums))
+            if plan.mode == "shares":
+                device |= _split(plan, number, arm, group, fixed(plan, n, sums), rng)
     return _built(plan, device)
+
+
+def _split(
+    plan: fa.Plan, number: bytes, arm: str, group: int, words: Words, rng: np.random.Generator
+) -> dict[str, Any]:
+    """The numbers as words, a seed, what it makes of them, and that sealed for both servers."""
+    assert plan.federated is not None
+    seed = rng.bytes(32)
+    halves, infos = {"leader": split(words, seed), "helper": seed}, {}
+    ciphertexts = {}
+    for role, server in zip(("leader", "helper"), plan.federated.pair, strict=True):
+        infos[role] = info_of(plan.fingerprint, role, number, arm, group)  # type: ignore[arg-type]
+        ciphertexts[role] = sealed(halves[role], b64decode(server.key), infos[role], rng.bytes(32))
+    return {
+        "words": b64encode(packed_words(words)).decode(),
+        "seed": b64encode(seed).decode(),
+        "leaders_half": b64encode(halves["leader"]).decode(),
+        "info": {role: b64encode(info).decode() for role, info in infos.items()},
+        "report": SplitSums(number, arm, group, **ciphertexts),
+    }
 
 
 def _built(plan: fa.Plan, device: dict[str, Any]) -> dict[str, Any]:

@@ -37,6 +37,7 @@ ROOMS = (
     "federated/coordinator",
     "federated/modes",
     "federated/replies",
+    "federated/summands",
     "federated/link",
     "federated/messages",
     "client",

@@ -15,6 +15,8 @@ from foldaway.errors import MessageError
 from foldaway.federated.messages import Enrolment, decoded, packed
 from foldaway.federated.modes import mode_of, most_bytes
 from foldaway.federated.modes.share import ServerShare
+from foldaway.federated.summands.sealing import KeyPair
+from hpke import private_key
 from protocol_vectors import FILE, written
 
 # Words that linear algebra has a part in, whose last digits differ from machine to machine.
@@ -50,6 +52,7 @@ def test_the_server_takes_every_message(case: dict[str, Any]) -> None:
     plan = fa.Plan.loads(case["plan"])
     assert (plan.fingerprint, plan.canonical().decode()) == (case["fingerprint"], case["plan"])
     mode, share = mode_of(plan), ServerShare.of(plan)
+    keys = {role: KeyPair(private_key(b64decode(key))) for role, key in case.get("private_keys", {}).items()}
     for device in case["devices"]:
         assert decoded(json.dumps(device["enrolment"]).encode(), Enrolment).arm in plan.arms
         kind = next(name for name in ("moments", "report") if name in device and "scores" not in device[name])
@@ -58,6 +61,9 @@ def test_the_server_takes_every_message(case: dict[str, Any]) -> None:
         assert len(sent) <= most_bytes(plan)
         message = decoded(sent, type(mode.longest(plan)[0]))
         mode.fold(share, [message], [mode.check(share, message, None)], None)
+        for role, half in (("leader", "leaders_half"), ("helper", "seed")) if keys else ():
+            opened = keys[role].open(getattr(message, role), b64decode(device["info"][role]))
+            assert opened == b64decode(device[half])
         with pytest.raises(MessageError):
             decoded(json.dumps({**device[kind], "more": 1}).encode(), type(mode.longest(plan)[0]))
         if mode.withdraws:  # by the same bytes

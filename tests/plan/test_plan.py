@@ -20,7 +20,7 @@ from scipy import stats
 import foldaway as fa
 from foldaway.plan import Bootstrap, Estimand, Flow
 from fuzzing import fuzz
-from plans import CALIBRATED, CUT, FEDERATED, FULL, LOOKED, PARTS, RELEASED, SMALL, plans
+from plans import CALIBRATED, CUT, FEDERATED, FULL, LOOKED, PARTS, RELEASED, SHARED, SMALL, plans
 
 SUFFIXES = (".toml", ".json")
 
@@ -157,6 +157,7 @@ OTHER_IN_PARTS: dict[str, Any] = {
         "within_sites": False,
         "probabilities": {"Aarhus": {"a": 0.4, "b": 0.6}},
         "joined": {"Aarhus": "Bergen"},
+        "servers": [{"url": "https://z.example", "key": "B" + 86 * "x" + "="}, SHARED["federated"]["servers"][1]],
     },
     "release": {"epsilon": 0.5, "delta": 1e-6, "unit_records": 6, "noisy_groups": 64},
     "moments": {
@@ -222,6 +223,8 @@ def test_a_changed_setting_in_a_part_changes_the_fingerprint(part: str, setting:
         base, settings = {**base, "unit": "place", "covariates": []}, {"mode": "sums"}
     if setting == "invited":  # which not every mode can have
         settings = {"mode": "one-message"}
+    if setting == "servers":
+        base, settings = SHARED, SHARED["federated"]
     plan = fa.Plan(**{**base, part: settings})
     if setting == "levels":
         del settings["probabilities"]

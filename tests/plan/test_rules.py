@@ -299,6 +299,7 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "federated.within_sites": [None, 1, "yes", 0.5],
     "federated.probabilities": [None, 1, "x", ["x"], {"x": 1}, {"x": {"a": "1"}}],
     "federated.joined": [None, 1, "x", ["x"], {"x": 1}, {"x": ["y"]}],
+    "federated.servers": [None, 1, "ab", {"a": "b"}],
     "looks.information.units": NOT_WHOLE[1:],
     "looks.information.events": NOT_WHOLE[1:],
     "looks.information.error": [*NOT_NUMBERS[1:], 0, -1],

@@ -152,7 +152,9 @@ def _at_looks(effects: Findings, said: Verdict) -> tuple[Choice, str]:
 def _counts(effects: Findings, said: Verdict) -> bool:
     """Whether a verdict decides: it holds however often one looks, or no test that would allow it will ever come."""
     plan = effects.plan
-    several = plan.outcome(said.outcome).level in ("mean", "share") and plan.mode != "sums" and plan.release is None
+    several = (
+        plan.outcome(said.outcome).level in ("mean", "share") and not plan.of_devices_sums and plan.release is None
+    )
     return said.holds or effects.final or not several
 
 

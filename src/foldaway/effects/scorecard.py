@@ -150,7 +150,7 @@ def explanations(effects: Findings) -> list[str]:
             "other verdicts hold however often you look."
         )
     levels = {effects.plan.outcome(each.outcome).level for each in said if each.decided} - {"mean", "share"}
-    if effects.plan.mode == "sums" and any(each.decided for each in said):
+    if effects.plan.of_devices_sums and any(each.decided for each in said):
         found.append("All verdicts of a federated trial with sums are for one look: sums allow no other test.")
     elif levels:
         of = " and ".join(f"{level}s" for level in sorted(levels))

@@ -104,6 +104,77 @@ class GroupSums(Counted, frozen=True, forbid_unknown_fields=True):
     sums: Numbers
 
 
+class SplitSums(DeviceMessage, frozen=True, forbid_unknown_fields=True):
+    """Mode shares: the device's group; its count and sums as two summands, each sealed for one of the servers."""
+
+    group: Whole
+    leader: Numbers
+    helper: Numbers
+
+
+class HelpersHalf(DeviceMessage, frozen=True, forbid_unknown_fields=True):
+    """What the leader forwards of a report in mode shares."""
+
+    group: Whole
+    helper: Numbers
+
+
+class Batch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Reports that the leader asks the helper to add up, in mode shares.
+
+    Attributes:
+        number: One more than that of the leader's last batch.
+        after: The digest of all reports that the leader has added up before.
+        reports: The helper's halves.
+        out: Those of reports that were added up before, and are taken out again.
+        last: Whether the trial ends with it, so that it may be of fewer than a cohort.
+    """
+
+    number: Count
+    after: bytes
+    reports: list[HelpersHalf]
+    out: list[HelpersHalf] = []
+    last: bool = False
+
+
+class Agreed(msgspec.Struct, frozen=True):
+    """What the helper has added up of a batch.
+
+    Attributes:
+        left_out: The places of the reports in the batch that it did not take.
+        digest: Of all reports, with the others of this batch.
+    """
+
+    left_out: list[int]
+    digest: bytes
+
+
+class Closing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The leader ends a trial in mode shares: the number and the digest of its last batch.
+
+    Attributes:
+        publish: Whether the helper is to publish its sums, or only to destroy them.
+    """
+
+    number: Whole
+    digest: bytes
+    publish: bool = True
+
+
+class PublishedSums(msgspec.Struct, frozen=True):
+    """What a server in mode shares publishes at the end of a trial, once.
+
+    Attributes:
+        digest: Of all reports.
+        groups: How many groups the sums are by.
+        words: By arm and group, its summands of n and of each sum; of a `release`, with its own noise.
+    """
+
+    digest: bytes
+    groups: Count
+    words: Numbers
+
+
 class SiteSums(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Mode sums: what a site sends. Its number travels beside it, and the key that dealt its groups never does.
 
@@ -193,7 +264,7 @@ def new_number() -> bytes:
     return secrets.token_bytes(16)
 
 
-def encoded(message: DeviceMessage | SiteSums | PublishedCoefficients) -> bytes:
+def encoded(message: msgspec.Struct) -> bytes:
     """The message as bytes."""
     return msgspec.json.encode(message)
 

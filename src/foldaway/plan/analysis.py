@@ -362,6 +362,17 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
         bounds = [value.bounds(self.bounds) for value in self.values]
         return tuple(ends for ends in bounds if ends is not None)
 
+    @property
+    def of_devices_sums(self) -> bool:
+        """Whether devices or sites send sums, and nothing else is known of their records."""
+        return self.mode is not None and MODES[self.mode].keeps == SUMS
+
+    @property
+    def unbounded(self) -> list[str]:
+        """Columns of values and covariates that need bounds where all must have some, and have none."""
+        values = [v.column for v in self.values if v.column != self.received and v.bounds(self.bounds) is None]
+        return values + [name for name in self.covariates if name not in self.levels and name not in self.bounds]
+
     @cached_property
     def domains(self) -> Mapping[str, tuple[Domain, ...]]:
         """By column, what outcomes say that its numbers may be."""

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from foldaway.plan.columns import Column, Levels, level_faults
 from foldaway.plan.part import Count, Fixed, Part, Seconds
-from foldaway.plan.vocabulary import ModeName
+from foldaway.plan.vocabulary import MODES, ModeName
 
 Retention = Annotated[float, Meta(ge=60, le=10**9, description="a number of seconds from 60 to 10^9")]
 
@@ -212,6 +212,40 @@ SiteShares = Annotated[
     Meta(description="a table for each of some sites, with the probability of every arm at it"),
 ]
 Neighbours = Annotated[Mapping[str, str], Meta(description="a table of sites, each with the name of its neighbour")]
+Url = Annotated[
+    str,
+    Meta(
+        pattern=r"^https?://[^/?#@\s]+$",
+        max_length=1_000,
+        description="a server's address without a path, such as https://trials.example",
+    ),
+]
+PublicKey = Annotated[
+    str,
+    # 65 bytes that begin with 4: a point of P-256, not compressed.
+    Meta(pattern="^B[A-Za-z0-9+/]{86}=$", description="88 characters, printed by `foldaway key new-server`"),
+]
+
+
+class Server(Part, frozen=True):
+    """One of the two servers of mode shares.
+
+    Attributes:
+        url: Its address.
+        key: The public half of its key pair, as ``foldaway key new-server`` prints it.
+    """
+
+    TABLE: ClassVar[str] = "federated.servers"
+    LISTED: ClassVar[bool] = True
+
+    url: Url
+    key: PublicKey
+
+
+Servers = Annotated[
+    Sequence[Server | Mapping[str, Any]],
+    Meta(description="a list of two tables with `url` and `key`: the leader's, then the helper's"),
+]
 
 
 class Federated(Part, frozen=True):
@@ -221,9 +255,10 @@ class Federated(Part, frozen=True):
 
     Attributes:
         mode: What a device sends: ``"one-message"`` (its triangular factor, once), ``"scores"`` (factors during the
-            trial, its score at the end), ``"delta"`` (counts and sums only) or ``"sums"`` (the same and a random
-            group). Sites, which name their `unit`, take part in ``"sums"`` and, with `records_per_unit = "together"`,
-            in ``"one-message"``.
+            trial, its score at the end), ``"delta"`` (counts and sums only), ``"sums"`` (the same and a random
+            group) or ``"shares"`` (the same in two halves, for two servers of which neither can read them). Sites,
+            which name their `unit`, take part in ``"sums"`` and, with `records_per_unit = "together"`, in
+            ``"one-message"``.
         reply_deadline: Seconds in which reports still count once the trial has begun to end.
         reply_share: The part of the devices whose reports end the wait early; in mode ``scores``, of those in the
             coefficients.
@@ -236,6 +271,7 @@ class Federated(Part, frozen=True):
         probabilities: By site, the probabilities of its arms where they are not those in `arms`.
         joined: By site, another that it counts as. Within a site, an arm that is in a single group of units has no
             error, and effects are withheld: join small sites to their neighbours before the trial begins.
+        servers: In mode ``shares`` the two servers: first the leader, to which devices send, then the helper.
 
     Example:
         >>> Federated("scores").reply_share
@@ -254,9 +290,21 @@ class Federated(Part, frozen=True):
     within_sites: bool = True
     probabilities: SiteShares = Fixed()
     joined: Neighbours = Fixed()
+    servers: Servers = ()
+
+    @property
+    def pair(self) -> tuple[Server, Server]:
+        """The leader and the helper of mode shares."""
+        leader, helper = (Server.of(each) for each in self.servers)
+        return leader, helper
 
     def faults(self) -> Iterator[str]:
-        """What is wrong with what is said of sites."""
+        """What is wrong with what is said of servers and sites."""
+        if self.servers and not MODES[self.mode].two_servers:
+            yield '`federated.servers` are for mode "shares": leave them out.'
+        keys, urls = ({getattr(each, name) for each in self.servers} for name in ("key", "url"))
+        if len(self.servers) == 2 and (len(keys) < 2 or len(urls) < 2):
+            yield "`federated.servers` must be two servers, each with an address and a key of its own."
         for site, shares in self.probabilities.items():
             if any(not 0 < share < 1 for share in shares.values()):
                 yield f"the probabilities of the site {site!r} must lie between 0 and 1."

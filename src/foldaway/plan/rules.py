@@ -181,12 +181,8 @@ def _release_faults(plan: Analysis, release: Release) -> Iterator[str]:
     """What a release rests on: sums of bounded columns, of which nothing but the release tells."""
     if plan.keeps != SUMS:
         yield ('`release` adds noise to sums: leave out `moments`; if there are devices, choose their mode "sums".')
-    unbounded = [
-        value.column for value in plan.values if value.column != plan.received and value.bounds(plan.bounds) is None
-    ]
-    unbounded += [name for name in plan.covariates if name not in plan.levels and name not in plan.bounds]
-    if unbounded:
-        yield f"`release` needs `bounds` for every column: add those of {_listed(unbounded)}."
+    if plan.unbounded:
+        yield f"`release` needs `bounds` for every column: add those of {_listed(plan.unbounded)}."
     if plan.covariates and plan.coefficients is None:
         yield (
             "`release` can adjust only by `coefficients` from before the trial (`foldaway plan calibrate`): add "

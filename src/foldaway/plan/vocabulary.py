@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeVar
 
+from foldaway.plan.fixed_point import fits
+
 # What is kept for errors, by the names under which the tallies stand in an arm and its state.
 RECORDS, UNITS, REPLICATES = "records", "units", "replicates"
 
@@ -33,7 +35,7 @@ SIPHASH: Final = "siphash"
 # A word without a rank leads only where there is none that has one.
 UNRANKED = 99
 
-ModeName = Literal["one-message", "scores", "delta", "sums"]
+ModeName = Literal["one-message", "scores", "delta", "sums", "shares"]
 
 
 class Need(NamedTuple):
@@ -145,6 +147,7 @@ class ModeWord(Word):
         collects: The tallies that are not kept, since devices send their part of them at the end.
         sites: Whether sites, which hold many units, may take part as well.
         keeps: What the coordinator keeps.
+        two_servers: Whether two servers keep it, of which neither can read what it has without the other.
     """
 
     SENTENCE: ClassVar[str] = "Each device {}."
@@ -152,6 +155,7 @@ class ModeWord(Word):
     collects: tuple[str, ...] = ()
     sites: bool = False
     keeps: Keep = MOMENTS
+    two_servers: bool = False
 
     @property
     def at_end(self) -> bool:
@@ -182,6 +186,29 @@ _CALIBRATED = Need(
     lambda plan: not plan.covariates or plan.coefficients is not None,
     'mode "{name}" sends no covariates, but outcomes less what these predict: find `coefficients` in records from '
     "before the trial (`foldaway plan calibrate`), or leave out `covariates`.",
+)
+_BOUNDED = Need(
+    lambda plan: not plan.unbounded,
+    'mode "{name}" adds up whole numbers, which needs `bounds` for every column: add those of each outcome and of each '
+    "covariate without levels.",
+)
+_EXPECTED = Need(
+    lambda plan: plan.expected_units is not None,
+    'mode "{name}" adds up numbers of 64 bits, and must know how many devices there may be: add `expected_units`.',
+)
+_PAIRED = Need(
+    lambda plan: len(plan.federated.servers) == 2,
+    'mode "{name}" needs `federated.servers`: first the leader, then the helper, each with its `url` and the `key` '
+    "that `foldaway key new-server` has printed there.",
+)
+_ONE_LOOK = Need(
+    lambda plan: plan.looks is None,
+    'mode "{name}" has no effects before the trial ends: leave out `looks`.',
+)
+_ROOMY = Need(
+    lambda plan: bool(plan.unbounded) or plan.expected_units is None or fits(plan),
+    "sums of so many records and devices could overflow 64 bits: lower `expected_units` or `federated.device_records`, "
+    "or take narrower `bounds`.",
 )
 _COVARIATES = Need(lambda plan: bool(plan.covariates), "the estimator {name!r} needs `covariates`.")
 _REGRESSORS = Need(lambda plan: len(plan.regressors) > 1, "the estimator {name!r} needs `covariates`.")
@@ -345,6 +372,13 @@ MODES: dict[str, ModeWord] = _by_name(
     ModeWord("scores", "sends tallies during the trial, and its scores at the end", collects=(UNITS,)),
     ModeWord("delta", "sends sums of outcomes alone", (_NO_COVARIATES, _COUNTED)),
     ModeWord("sums", "sends sums of outcomes and its random group", (_CALIBRATED, _COUNTED), sites=True, keeps=SUMS),
+    ModeWord(
+        "shares",
+        "sends its sums in two halves, each for a server that learns nothing from it",
+        (_CALIBRATED, _COUNTED, _BOUNDED, _EXPECTED, _PAIRED, _ROOMY, _ONE_LOOK),
+        keeps=SUMS,
+        two_servers=True,
+    ),
 )
 
 

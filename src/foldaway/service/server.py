@@ -17,11 +17,13 @@ import uvicorn
 
 from foldaway.account.pace import TICK, Pace
 from foldaway.errors import FoldawayError, instead_of
+from foldaway.federated.summands.sealing import Role
 from foldaway.forgetting.harden import harden, settle
 from foldaway.forgetting.rehearsal import rehearse
 from foldaway.keeping.disk import replace_file
 from foldaway.keeping.locks import locked
 from foldaway.keeping.planted import require_own
+from foldaway.service.collecting.pair import Pair
 from foldaway.service.collecting.service import Service
 from foldaway.service.database.moved import require_unmoved
 from foldaway.service.database.store import Store
@@ -30,6 +32,7 @@ from foldaway.service.http.connections import Connection, most_connections
 from foldaway.service.http.monitoring import catch_library_logs, log
 from foldaway.service.http.origins import exact_origins
 from foldaway.service.http.rates import UNLIMITED, Rates
+from foldaway.service.keys.server_key import read_server_key
 from foldaway.service.keys.tokens import Wanted, new_token
 from foldaway.service.keys.vault import Vault
 from foldaway.sources.formats.body import Limits
@@ -63,12 +66,14 @@ class Settings:
     tick: float = TICK
     origins: Sequence[str] = ()
     rates: Rates = UNLIMITED
+    role: Role | None = None
 
 
 def serve(settings: Settings) -> None:
     """Serve until told to stop. Starts the process anew, once, in an environment where freed memory is overwritten."""
     _place(settings)  # what can be known to be wrong before anything is opened or loaded
     exact_origins(settings.origins)
+    pair_of(settings)
     if (settings.certificate is None) != (settings.certificate_key is None):
         raise FoldawayError("https needs both --certificate and --certificate-key.")
     if settings.certificate_key is not None:
@@ -88,7 +93,7 @@ def _serve(settings: Settings) -> None:
     rehearse()
     settle()
     shard = settings.shard or (socket.gethostname() if settings.database else "main")
-    service = Service(store, shard, Limits(max_body=settings.max_body), Pace(settings.tick))
+    service = Service(store, shard, Limits(max_body=settings.max_body), Pace(settings.tick), pair_of(settings))
     app = make_app(
         service,
         quiet=settings.quiet,
@@ -182,6 +187,15 @@ def open_store(settings: Settings, *, new: bool = True) -> Store:
     if settings.database is None and settings.data is not None:
         require_unmoved(settings.data)  # before its key is asked for
     return Store.open(place, open_vault(settings), password_of(settings), settings.version_keys)
+
+
+def pair_of(settings: Settings) -> Pair | None:
+    """This server as one of two, if it has a role."""
+    if settings.role is None:
+        return None
+    if settings.data is None or settings.database is not None:
+        raise FoldawayError("--role needs --data FOLDER: a leader or helper is a single server, on a folder.")
+    return Pair(settings.role, read_server_key(settings.data))
 
 
 def open_vault(settings: Settings) -> Vault:

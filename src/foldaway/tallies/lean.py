@@ -21,7 +21,7 @@ from foldaway.records.batch import Batch
 from foldaway.tallies.group_folding import fold_sums
 from foldaway.tallies.grouped import Grouped, GroupedState
 from foldaway.tallies.predictor import Predictor
-from foldaway.tallies.release import ReleasedState, release
+from foldaway.tallies.release import ReleasedState, release, released_sums
 from foldaway.tallies.sums import Sums, SumsShape
 
 DIFFERENT = "the tallies that were merged were adjusted with different coefficients"
@@ -99,6 +99,10 @@ class Lean(Grouped):
     def release(self) -> Self:
         """The sums with noise in the place of the exact ones; a second time it is the same."""
         return self if self.released else replace(self, sums=release(self.plan, self.sums), released=True)
+
+    def publish(self, records: Floats, totals: Floats) -> Self:
+        """The same plan's released sums, from noisy n, and Σy and Σỹ, by arm and group."""
+        return replace(self, sums=released_sums(self.plan, records, totals), released=True)
 
     def _joined(self, other: Grouped) -> Grouped:
         two = other.fixed(self.predictor, why=self.why)

@@ -116,6 +116,32 @@ def release(plan: Plan, sums: Sums, rng: np.random.Generator | None = None) -> S
     return _sums(plan, cell, values[..., 0], values[..., 1:])
 
 
+def noise_of(plan: Plan, rng: np.random.Generator | None = None) -> Floats:
+    """A release's noise by arm and group, for whoever cannot see what it is added to: of n, of each Σy and of each Σỹ.
+
+    NaN stands for a sum that is not released.
+    """
+    cell, outcomes = cell_of(plan), len(plan.values)
+    empty = np.zeros((len(plan.arms), noisy_groups(plan), len(cell.scale)))
+    drawn = noisy(empty, 1.0, rng) * cell.scale
+    about = drawn[..., 1:] + cell.center * drawn[..., :1]
+    found = [drawn[..., :1], about[..., :outcomes]]
+    if plan.coefficients is not None:
+        tilde = np.full((*empty.shape[:2], outcomes), np.nan)
+        tilde[..., list(cell.predicted)] = about[..., list(cell.predicted)] - about[..., outcomes:]
+        found.append(tilde)
+    return np.concatenate(found, axis=-1)
+
+
+def released_sums(plan: Plan, records: Floats, totals: Floats) -> Sums:
+    """The sums of a release, from noisy n, and Σy and Σỹ, by arm and group."""
+    cell, outcomes = cell_of(plan), len(plan.values)
+    columns = [totals[..., o] for o in range(outcomes)]
+    columns += [totals[..., o] - totals[..., o + outcomes] for o in cell.predicted]
+    about = [column - c * records for column, c in zip(columns, cell.center, strict=True)]
+    return _sums(plan, cell, records, np.stack(about, axis=-1))
+
+
 def _sums(plan: Plan, cell: Cell, records: Floats, total: Floats) -> Sums:
     """Sums of y and ỹ = y − p, from what was released of y and p."""
     outcomes = len(plan.values)

@@ -234,6 +234,10 @@ class Trial:
         """Take in sums over the records of each of some units: see `Sums.fold_totals`."""
         self.tallies = self._lean().fold_totals(arm, group, counts, totals, present)
 
+    def publish(self, records: Floats, totals: Floats) -> None:
+        """Take in what two servers have published with the noise of the plan's `release`: see `Lean.publish`."""
+        self.tallies = self._lean().publish(records, totals)
+
     def without(self, other: Trial) -> Self:
         """The trial without devices that are in it; the two are left as they were."""
         found, mine, gone = self.copy(), self.tallies, other.tallies

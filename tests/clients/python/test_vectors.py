@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
 import pytest
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from foldaway_device.draws import draw
 from foldaway_device.errors import RecordError
@@ -16,11 +19,16 @@ from foldaway_device.floats import from_base64, unpacked
 from foldaway_device.modes import mode_of
 from foldaway_device.modes.mode import Holding
 from foldaway_device.modes.one_message import moments
+from foldaway_device.modes.shares import expanded, fixed, halves, info_of, leaders_half
 from foldaway_device.plan import Plan, read_plan
 from foldaway_device.rows import row_of
+from hpke import private_key
 from protocol_vectors import FILE
 
+SUITE = Suite(KEM.P256, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 CASES: list[dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))["cases"]
+
+PRIVATE_KEYS = {role: from_base64(key) for case in CASES for role, key in case.get("private_keys", {}).items()}
 
 # Words whose numbers are compared with a tolerance; a factor by its products, since its rows may have either sign.
 FLOATS = {"sums", "scores", "factor"}
@@ -79,15 +87,40 @@ def assert_device(plan: Plan, device: dict[str, Any]) -> None:
         message = moments(Holding(device["moments"]["number"], arm, group, len(rows), sums), first=True)
         assert_message(message, device["moments"])
         sums, published = merged([], unpacked(message["factor"])), device["coefficients"]
-    assert_message(
-        mode.report(plan, Holding(device["number"], arm, group, len(rows), sums), published), device["report"]
-    )
+    holding = Holding(device["number"], arm, group, len(rows), sums)
+    found = mode.report(plan, holding, published)
+    if "seed" in device:
+        assert_halves(plan, holding, device)
+        assert list(found) == list(device["report"])
+        found = {**device["report"], "number": found["number"], "arm": found["arm"], "group": found["group"]}
+    assert_message(found, device["report"])
+
+
+def assert_halves(plan: Plan, holding: Holding, device: dict[str, Any]) -> None:
+    """The words, the halves, and that both servers open what is sealed for them: here, and in the vectors."""
+    seed, words = from_base64(device["seed"]), struct.unpack(f"<{len(holding.sums) + 1}q", from_base64(device["words"]))
+    assert_close(fixed(plan, holding.n, holding.sums), words, "words")
+    assert leaders_half(words, seed) == from_base64(device["leaders_half"])
+    expected = {"leader": leaders_half(words, seed), "helper": seed}
+    for sent in (halves(plan, holding, seed), device["report"]):
+        for role, half in expected.items():
+            info = info_of(plan.fingerprint, role, from_base64(device["number"]), sent["arm"], sent["group"])
+            assert info == from_base64(device["info"][role])
+            try:
+                opened = SUITE.decrypt(from_base64(sent[role]), private_key(PRIVATE_KEYS[role]), info)
+            except InvalidTag:
+                opened = b""
+            if sent is device["report"] or role == "helper":
+                assert opened == half
+            else:
+                own = zip(struct.unpack(f"<{len(words)}Q", opened), expanded(seed, len(words)), strict=True)
+                assert_close([(a + b + 2**63) % 2**64 - 2**63 for a, b in own], words, "words")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["case"]))
 def test_it_computes_what_the_vectors_say_and_a_changed_vector_fails(case: dict[str, Any]) -> None:
     assert_case(case)
-    name = next(name for name in ("sums", "scores", "factor") if name in case["devices"][0]["report"])
+    name = next(name for name in ("sums", "scores", "factor", "leader") if name in case["devices"][0]["report"])
     spoilt: list[Callable[[Any], Any]] = [
         lambda copy: copy.update(fingerprint="0" * 64),
         lambda copy: copy.update(plan=copy["plan"] + " "),

@@ -21,13 +21,16 @@ from foldaway.federated.coordinator.ending import (
 )
 from foldaway.federated.modes import MODES
 from foldaway.federated.modes.share import Devices
-from plans import SMALL, in_parts
+from plans import SHARED, SMALL, in_parts
 
 NOW = 1_000_000.0
 
 
 def plan_of(mode: str, **others: Any) -> fa.Plan:
-    return fa.Plan(**in_parts({**SMALL, "federated": mode, "cohort": 3, "smallest_cell": 2, **others}))
+    settings = {"federated": mode, **others}
+    if mode == "shares":
+        settings = {**SHARED, "federated": {**SHARED["federated"], **others}}
+    return fa.Plan(**in_parts({**SMALL, "cohort": 3, "smallest_cell": 2, **settings}))
 
 
 def seen(

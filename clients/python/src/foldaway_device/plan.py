@@ -25,6 +25,7 @@ class Plan(NamedTuple):
         text: The plan as it was served; nobody writes it again.
         refused: The columns of which values beyond their bounds are faulty; those of others are clipped.
         fingerprint: The SHA-256 of these bytes.
+        servers: In mode shares, the public keys of the leader and the helper, in base64.
         regressors: The names of a row's regressors: the intercept, and the columns of the covariates.
     """
 
@@ -47,6 +48,8 @@ class Plan(NamedTuple):
     mode: str
     device_records: int
     invited: bool
+    expected_units: float | None
+    servers: Mapping[str, str]
     regressors: Sequence[str]
 
 
@@ -97,6 +100,8 @@ def _read(plan: dict[str, Any], text: str, fingerprint: str) -> Plan:
         mode=federated["mode"],
         device_records=federated.get("device_records", 1_000),
         invited=federated.get("invited", False),
+        expected_units=plan.get("expected_units"),
+        servers=dict(zip(("leader", "helper"), (each["key"] for each in federated.get("servers", [])), strict=False)),
         regressors=["1", *(column for name in names for column in columns_of(name, levels.get(name)))],
     )
 

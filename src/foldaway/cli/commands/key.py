@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from base64 import b64encode
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -20,10 +21,12 @@ app = typer.Typer()
 @app.command()
 def key(
     action: Annotated[
-        Literal["new", "rotate"],
+        Literal["new", "rotate", "new-server"],
         typer.Argument(
             metavar="ACTION",
-            help="new creates a key in FILE; rotate encrypts everything that a server has stored under a new key.",
+            help="new creates a key in FILE; rotate encrypts everything that a server has stored under a new key; "
+            'new-server creates the key pair that a server of --data needs for trials of mode "shares", and prints its '
+            "public half for the plan.",
         ),
     ],
     file: Annotated[
@@ -45,13 +48,16 @@ def key(
     ] = None,
     config: Config = None,
 ) -> None:
-    """Create or replace the key that encrypts a server's trials.
+    """Create or replace the key that encrypts a server's trials, or create the keys of a leader or helper.
 
     Keep the key apart from the data, and do not lose it. The options are for rotate, which needs the server's
     database and the key that it has now.
     """
     if to is not None and action != "rotate":
         raise ServerError("--to goes with rotate: foldaway key rotate --data FOLDER --to postgresql://….")
+    if action == "new-server":
+        _create_pair(data, file)
+        return
     if (file is None) != (action == "rotate"):
         raise ServerError("say where to write the new key: foldaway key new FILE. To replace it: foldaway key rotate.")
     if file is not None:
@@ -96,6 +102,16 @@ def _move(
     words = ["foldaway", "serve", "--database", without_password(to)]
     words += [word for name, file in own.items() if file is not None for word in (f"--{name}", str(file))]
     print(f"  {shlex.join(words)}")
+
+
+def _create_pair(data: Path | None, file: str | None) -> None:
+    """Make a server's key pair, and print its public half."""
+    if data is None or file is not None:
+        raise ServerError("say which server the keys are for: foldaway key new-server --data FOLDER.")
+    with extra():
+        from foldaway.service.keys.server_key import make_server_key
+
+    print(b64encode(make_server_key(data).public).decode())
 
 
 def _create(file: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -97,6 +97,14 @@ def serve(
             "one so many places from the end of X-Forwarded-For.",
         ),
     ] = 0,
+    role: Annotated[
+        Literal["leader", "helper"] | None,
+        setting(
+            "role",
+            help='What this server is in trials of mode "shares": the leader, to which devices send, or the helper. '
+            "`foldaway key new-server` makes its keys.",
+        ),
+    ] = None,
     config: Config = None,
 ) -> None:
     """Collect records over HTTP and keep none of them.
@@ -135,5 +143,6 @@ def serve(
             tick,
             allow_origin or (),
             Rates(token_rate, address_rate, proxies),
+            role,
         )
     )

@@ -58,6 +58,11 @@ class Mode(ABC):
         R: Floats = message.triangle(len(plan.columns))
         return R
 
+    @property
+    def two_servers(self) -> bool:
+        """Whether two servers add reports up, and can read them only together, at the end."""
+        return WORDS[self.name].two_servers
+
     def check(self, share: ServerShare, message: Any, published: Published | None) -> Floats:
         """The numbers in a message, if those of a device of this plan can be so; unless it is a reply, its factor.
 

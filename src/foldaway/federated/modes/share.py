@@ -21,10 +21,12 @@ from foldaway.errors import MessageError, StateError, many
 from foldaway.federated.messages import Counted, DeviceMoments
 from foldaway.federated.replies.published import Published
 from foldaway.federated.replies.tally import Replies
+from foldaway.federated.summands.summands import Summands
 from foldaway.keeping.cohort import Newcomers, least_to_publish
 from foldaway.keeping.state import pack, unpack
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan, Privacy
+from foldaway.plan.vocabulary import MODES
 from foldaway.records.faults import CLIPPED, NO_ARM, Faults, excess
 from foldaway.trial import Trial
 
@@ -97,6 +99,7 @@ class ShareState(msgspec.Struct, array_like=True):
     devices: list[int]
     largest: list[int]
     sites: list[tuple[str, str, int, bytes]] = []
+    summands: Any = None
 
 
 class Sending(NamedTuple):
@@ -124,6 +127,7 @@ class ServerShare:
         replies: The sums of the replies, by arm, once there are some.
         sites: What each site has sent last, by a random number of its own.
         out: Devices that have withdrawn, and are still in all of these; in memory only.
+        summands: What one of two servers has added up, where the mode has two; the tallies are then empty.
     """
 
     def __init__(
@@ -133,6 +137,7 @@ class ServerShare:
         devices: Sequence[int] | None = None,
         largest: Sequence[int] | None = None,
         sites: Mapping[str, Sending] | None = None,
+        summands: Summands | None = None,
     ) -> None:
         self.plan = trial.plan
         self.own = trial
@@ -141,6 +146,8 @@ class ServerShare:
         self._devices = [0] * len(self.plan.arms) if devices is None else list(devices)
         self._largest = [0] * len(self.plan.arms) if largest is None else list(largest)
         self.out: ServerShare | None = None
+        two = self.plan.mode is not None and MODES[self.plan.mode].two_servers
+        self.summands = Summands(self.plan) if two and summands is None else summands
         self._most: Floats | None = None  # what is not absurd next to the records here; worked out when it is needed
 
     @classmethod
@@ -155,7 +162,8 @@ class ServerShare:
             raise StateError("the state does not fit its plan: it counts the devices of other arms.")
         sites = {key: Sending(site, number, cls.of(plan, own)) for key, site, number, own in saved.sites}
         if saved.replies is None:
-            return cls(trial, devices=saved.devices, largest=saved.largest, sites=sites)
+            summands = None if saved.summands is None else Summands.loads(saved.summands, plan)
+            return cls(trial, devices=saved.devices, largest=saved.largest, sites=sites, summands=summands)
         if published is None:
             raise StateError("the state does not fit its plan: it has replies to nothing that was published.")
         if len(saved.replies) != len(plan.arms):
@@ -173,7 +181,9 @@ class ServerShare:
 
     @property
     def n(self) -> int:
-        """The number of records."""
+        """The number of records; of reports, where no single server can know of how many records these are."""
+        if self.summands is not None:
+            return int(self.summands.reports.sum())
         return sum(each.own.n for each in self._parts())
 
     @property
@@ -188,6 +198,16 @@ class ServerShare:
 
     def _parts(self) -> list[ServerShare]:
         return [self, *(sending.share for sending in self.sites.values())]
+
+    @property
+    def split(self) -> Summands:
+        """What this server has added up, in a mode of two servers."""
+        assert self.summands is not None
+        return self.summands
+
+    def joins(self, code: int, devices: int = 1) -> None:
+        """Count devices of an arm, of whose records this server knows nothing."""
+        self._devices[code] += devices
 
     @property
     def newcomers(self) -> Newcomers:
@@ -205,7 +225,8 @@ class ServerShare:
     def copy(self) -> Self:
         """A share of its own with the same tallies."""
         replies = None if self.replies is None else list(self.replies)
-        twin = type(self)(self.own.copy(), replies, self._devices, self._largest, self.sites)
+        summands = None if self.summands is None else self.summands.copy()
+        twin = type(self)(self.own.copy(), replies, self._devices, self._largest, self.sites, summands)
         twin.out = None if self.out is None else self.out.copy()
         return twin
 
@@ -214,7 +235,9 @@ class ServerShare:
         if self.out is None:
             return self
         devices = [n - out for n, out in zip(self._devices, self.out._devices, strict=True)]
-        return type(self)(self.own.without(self.out.own), self.replies, devices, self._largest, self.sites)
+        summands = None if self.summands is None else self.summands.without(self.out.split)
+        own = self.own.without(self.out.own)
+        return type(self)(own, self.replies, devices, self._largest, self.sites, summands)
 
     def code(self, arm: str) -> int:
         """An arm's place in the plan."""
@@ -222,6 +245,15 @@ class ServerShare:
         if arm not in places:
             raise MessageError(f"the message names an arm that the plan has not; its arms are {', '.join(places)}.")
         return places[arm]
+
+    def require_group(self, group: int) -> None:
+        """Refuse a group that the plan has not.
+
+        Raises:
+            MessageError: It has not.
+        """
+        if group >= self.plan.groups:
+            raise MessageError("the message names a group that the plan has not.")
 
     def require_few(self, message: Counted) -> None:
         """Refuse a message of an arm that the plan has not, or of more records than a device may have.
@@ -307,7 +339,9 @@ class ServerShare:
         for key, sending in other.sites.items():
             if key not in sites or sites[key].number < sending.number:
                 sites[key] = sending
-        merged = type(self)(self.own.merge(other.own), replies, devices, largest, sites)
+        # Where there are two servers, each has a single share.
+        summands = max(filter(None, (self.summands, other.summands)), key=lambda each: each.batch, default=None)
+        merged = type(self)(self.own.merge(other.own), replies, devices, largest, sites, summands)
         outs = [share.out for share in (self, other) if share.out is not None]
         merged.out = outs[0].merge(outs[1]) if len(outs) == 2 else next(iter(outs), None)
         return merged
@@ -317,7 +351,8 @@ class ServerShare:
         assert self.out is None, "what is written is settled"
         replies = None if self.replies is None else [each.state() for each in self.replies]
         sites = [(key, *sending[:2], sending.share.dumps()) for key, sending in sorted(self.sites.items())]
-        return pack(ShareState(self.own.dumps(), replies, self._devices, self._largest, sites))
+        summands = None if self.summands is None else self.summands.state()
+        return pack(ShareState(self.own.dumps(), replies, self._devices, self._largest, sites, summands))
 
 
 def _most_squares(trial: Trial) -> Floats | None:

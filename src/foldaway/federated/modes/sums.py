@@ -155,8 +155,7 @@ class SumsByGroup(OneRound, SiteMode):
     def check(self, share: ServerShare, message: GroupSums, published: Published | None) -> Floats:
         """The sums, if the plan has the message's arm, group and columns."""
         share.require_few(message)
-        if message.group >= share.plan.groups:
-            raise MessageError("the message names a group that the plan has not.")
+        share.require_group(message.group)
         sums = self.numbers(share.plan, message)
         self._require_plausible(share, sums / message.n)
         if share.plan.release is not None and (predictor := predictor_of(share.plan)) is not None:

@@ -23,7 +23,7 @@ from foldaway.effects.headline import headline
 from foldaway.effects.withheld import why_withheld
 from foldaway.errors import Unreleased, many
 from foldaway.federated.coordinator.ending import Course, Situation
-from foldaway.federated.messages import Stage
+from foldaway.federated.messages import PublishedSums, Stage
 from foldaway.federated.modes import mode_of
 from foldaway.federated.replies.integrity import Integrity
 from foldaway.inference.rounding import round_count
@@ -97,6 +97,8 @@ class Answer(msgspec.Struct, frozen=True):
         records: Records that the effects are of; with a `release` they contain noise, and null stands before it.
         left_out: Records that the effects are not of; null where the plan has a `release`, which does not tell them.
         federated: Of a trial whose records stay on devices, who is in the effects.
+        summands: Of the helper in mode shares, the sums that it has published; nobody can read them without the
+            leader's.
     """
 
     name: str
@@ -106,6 +108,7 @@ class Answer(msgspec.Struct, frozen=True):
     left_out: int | None
     effects: msgspec.Raw
     federated: Participation | None = None
+    summands: PublishedSums | None = None
 
     @classmethod
     def of(

@@ -7,7 +7,7 @@ single devices nothing is in memory but the numbers of a cohort that has not com
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -29,6 +29,7 @@ from foldaway.errors import (
 from foldaway.federated.messages import DeviceMoments, Enrolment, Kind, Received, Sent, Stage, decoded
 from foldaway.federated.modes import mode_of, site_mode_of
 from foldaway.federated.modes.share import ServerShare, require_newcomers
+from foldaway.federated.replies.published import Published
 from foldaway.keeping.cohort import Newcomers, least_to_publish, too_few_to_send
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
@@ -52,8 +53,10 @@ _DURABLE, _WAITS = Received(repeated=True, durable=True), Received(repeated=True
 class DeviceInbox(Collector[ServerShare, Arrivals]):
     """Takes devices' messages into this server's account of a federated trial."""
 
-    def __init__(self, store: Store, plan: Plan, shard: str, pace: Pace | None = None) -> None:
-        place = DeviceStore(store, plan, shard)
+    def __init__(
+        self, store: Store, plan: Plan, shard: str, pace: Pace | None = None, place: DeviceStore | None = None
+    ) -> None:
+        place = place or DeviceStore(store, plan, shard)
         super().__init__(place, store.shards, shard, pace)
         self.published = place.published
         self._table, self._tokens, self._shards = store.devices, store.tokens, store.shards
@@ -116,7 +119,7 @@ class DeviceInbox(Collector[ServerShare, Arrivals]):
                 outcome = _other_arm()
             if outcome is None:
                 try:
-                    values.append(mode.check(live, message, published))
+                    values.append(self._checked(message, numbers[place], published))
                     taken.append(message)
                     self.arrivals.add(
                         numbers[place], message.arm, None if moments else hashed_report(self.plan, message)
@@ -128,6 +131,10 @@ class DeviceInbox(Collector[ServerShare, Arrivals]):
             outcomes[place] = outcome
         mode.fold(live, taken, values, published)
         return outcomes
+
+    def _checked(self, message: Any, number: bytes, published: Published | None) -> Floats:
+        """The numbers in a message."""
+        return self._mode.check(self.account.live, message, published)
 
     def _answered(self, kind: Kind, number: bytes, stage: Stage, known: dict[bytes, Known]) -> Outcome | None:
         """What is to be said of a message from its number alone, if that is enough."""
@@ -181,10 +188,14 @@ class DeviceInbox(Collector[ServerShare, Arrivals]):
         self.account.came(Newcomers(len(counted), len(counted) * (-1 if self.plan.privacy.cohort > 1 else 1)))
         if gone := pending | counted:
             out = self.account.live.out = self.account.live.out or ServerShare.of(self.plan)
-            self._mode.fold(out, list(gone.values()), [self._mode.numbers(self.plan, m) for m in gone.values()], None)
+            self._fold_out(out, gone)
             for number, message in gone.items():
                 self.arrivals.take_out(number, message.arm)
         return outcomes
+
+    def _fold_out(self, out: ServerShare, gone: Mapping[bytes, Any]) -> None:
+        """Fold reports that are to be taken out, by their hashed numbers."""
+        self._mode.fold(out, list(gone.values()), [self._mode.numbers(self.plan, m) for m in gone.values()], None)
 
     def receive_site(
         self,

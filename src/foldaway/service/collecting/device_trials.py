@@ -10,8 +10,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from types import NoneType
 
 import msgspec
 
@@ -23,6 +25,7 @@ from foldaway.effects.read_flow import at_the_end
 from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialEnded, UnknownTrial, Unreleased
 from foldaway.federated.coordinator.ending import (
     Course,
+    End,
     Ending,
     EndRequest,
     Situation,
@@ -30,16 +33,21 @@ from foldaway.federated.coordinator.ending import (
     waits_on,
     would_be_without_effects,
 )
-from foldaway.federated.messages import Kind, PublishedCoefficients, Received
+from foldaway.federated.messages import Closing, Kind, PublishedCoefficients, PublishedSums, Received
 from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.share import Devices, ServerShare
+from foldaway.federated.modes.shares import Shares
 from foldaway.federated.replies.published import Published
+from foldaway.federated.summands.publishing import why_not
 from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import Census, too_early
 from foldaway.plan import Plan
 from foldaway.service.collecting.answers import Answer, Answers, Candidate, Participation, why_none
 from foldaway.service.collecting.device_inbox import DeviceInbox, Outcome
+from foldaway.service.collecting.helper_desk import HelperDesk
+from foldaway.service.collecting.leader_inbox import LeaderInbox
 from foldaway.service.collecting.looking import last_looks, looks_of
+from foldaway.service.collecting.pair import Pair, Partner, partner_in
 from foldaway.service.database.device_table import write_arrivals
 from foldaway.service.database.outages import again_after
 from foldaway.service.database.shard_table import ShardRow, left_out, versions
@@ -54,7 +62,8 @@ class DeviceTrials:
         uncounted: Trials that are released with noise: how many messages they have is in no metric.
     """
 
-    def __init__(self, store: Store, shard: str, answers: Answers) -> None:
+    def __init__(self, store: Store, shard: str, answers: Answers, pair: Pair | None = None) -> None:
+        self._pair = pair
         self._store = store
         self._table = store.devices
         self._shard = shard
@@ -65,6 +74,25 @@ class DeviceTrials:
     def receive(self, name: str, kind: Kind, bodies: Sequence[bytes | bytearray]) -> list[Outcome]:
         """Take messages in; see ``DeviceInbox.receive``."""
         return self.collector(self.plan(name)).receive(kind, bodies)
+
+    def partner(self, plan: Plan) -> Partner | None:
+        """This server's part in a trial of two servers; None in any other."""
+        return partner_in(self._pair, plan)
+
+    def helped(self, name: str) -> Partner:
+        """The part that this server has as the helper of a trial.
+
+        Raises:
+            IngestError: It is not.
+        """
+        partner = self.partner(self.plan(name))
+        if partner is None or partner.role != "helper":
+            raise IngestError(409, "this server is not the helper of this trial.")
+        return partner
+
+    def helper(self, name: str) -> HelperDesk:
+        """What answers the leader of a trial."""
+        return HelperDesk(self._store, self.plan(name), self._shard, self._answers, self.helped(name))
 
     def receive_site(
         self,
@@ -141,6 +169,8 @@ class DeviceTrials:
             raise TooEarly(Course(plan).outlook(seen) or waiting)
         if mode_of(plan).replies:
             raise TooEarly("devices send their scores when the trial ends; there are no effects before.")
+        if mode_of(plan).two_servers:
+            raise TooEarly("the two servers publish their sums when the trial ends; there are no effects before.")
         if (few := Course(plan).too_few_reports(seen.devices)) is not None:
             raise TooEarly(f"no effects yet: {few}.")
         return seen
@@ -155,6 +185,9 @@ class DeviceTrials:
             IngestError: Effects would be withheld, and that is not wanted; or this call would not end it, and exact
                 effects are asked for.
         """
+        if (partner := self.partner(plan)) is not None and partner.role == "helper":
+            self._abandon(plan, request)
+            return None
         seen, course = self.look(plan), Course(plan)
         ending = course.asked(request, seen)
         if request.exact and seen.stage != "ended":
@@ -170,6 +203,18 @@ class DeviceTrials:
             raise IngestError(409, waits_on(plan.name, ended.why))
         return ended
 
+    def _abandon(self, plan: Plan, request: EndRequest) -> None:
+        """End the helper's part without the leader, which can then have no effects."""
+        if self.look(plan).stage != "ended":
+            if not request.without_effects:
+                raise IngestError(
+                    409,
+                    "nothing was changed: this server is the helper, and the trial ends where its leader is. To "
+                    "destroy what is here, so that there will be no effects: foldaway end "
+                    f"{plan.name} --without-effects.",
+                )
+            self.helper(plan.name).abandon()
+
     @again_after(Conflict)  # another server has committed
     def _require_effects(self, plan: Plan) -> None:
         """Refuse to begin an end at once that would leave no effects, for whatever reason.
@@ -177,7 +222,9 @@ class DeviceTrials:
         Raises:
             IngestError: It would; nothing was changed.
         """
-        if plan.release is not None or mode_of(plan).replies:  # noise decides that, or what devices will reply
+        mode = mode_of(plan)
+        # Noise decides that, or what devices will reply, or what two servers' sums come to.
+        if plan.release is not None or mode.replies or mode.two_servers:
             return
         seen, (whole, _) = self.look(plan), self.whole(plan, pending=True)
         devices = seen.devices.with_reports(seen.pending, seen.out)
@@ -223,11 +270,13 @@ class DeviceTrials:
         collector, mode = self.collector(plan), mode_of(plan)
         collector.leave_out_late_moments()
         published = collector.published()
-        whole, shards = self.whole(plan, pending=True)
-        audited = audit(plan, mode.held(whole)) if plan.release is None else None
-        if plan.release is not None:
-            whole = whole.copy()
-            whole.own.conclude()  # noise is drawn once: what is told is stored in the transaction that ends
+        if isinstance(collector, LeaderInbox):
+            wanted = (ending := self.look(plan).ending) is not None and ending.without_effects
+            few = why_not(plan, collector.account.live.settled().split)
+            if few is not None and not wanted:
+                return WaitOn(few)
+            collector.finish()
+        whole, shards = self.whole(plan, pending=not mode.two_servers)
         # After the shards: if another server commits in between, their versions are no longer those, and all is done
         # once more. The other way round its reports would be in the tallies, and missing from the counts.
         seen = self.look(plan)
@@ -236,8 +285,16 @@ class DeviceTrials:
         devices = seen.devices.with_reports(seen.pending, seen.out)
         seen = seen._replace(devices=devices, pending=Counter(), out={})
         step = Course(plan).ends(seen, whole.devices, published is not None)
+        if step.why is None and mode.two_servers and (few := why_not(plan, whole.split)) is not None:
+            step = End(few)
         if isinstance(step, WaitOn):
             return step
+        if (partner := self.partner(plan)) is not None:
+            whole = closed(partner, whole, publish=step.why is None)
+        audited = audit(plan, mode.held(whole)) if plan.release is None else None
+        if plan.release is not None:
+            whole = whole.copy()
+            whole.own.conclude()  # noise is drawn once: what is told is stored in the transaction that ends
         exact, integrity = None, None
         if step.why is None:
             exact, integrity = mode.results(whole, seen.devices, published, OWN)
@@ -249,7 +306,8 @@ class DeviceTrials:
             exact = replace(exact, looks=looks)
             candidate = _candidate(whole, seen.devices, published, looks)
             told, unless_told = self._answers.final(plan, candidate)
-            if (why := why_none(plan, told)) is not None and not (seen.ending and seen.ending.without_effects):
+            final = mode.two_servers or (seen.ending is not None and seen.ending.without_effects)
+            if (why := why_none(plan, told)) is not None and not final:
                 return WaitOn(why.rstrip("."))
             effects = None if told is None else replace(told.effects, looks=[each.told() for each in looks])
             if effects is not None and effects.flow is not None and told is not None and told.records == records:
@@ -337,10 +395,30 @@ class DeviceTrials:
     def collector(self, plan: Plan) -> DeviceInbox:
         """This server's share of a trial."""
         if plan.name not in self._trials:
-            self._trials[plan.name] = DeviceInbox(self._store, plan, self._shard, self._answers.pace)
+            self._trials[plan.name] = self._inbox(plan)
             if plan.release is not None:
                 self.uncounted.add(plan.name)
         return self._trials[plan.name]
+
+    def _inbox(self, plan: Plan) -> DeviceInbox:
+        if (partner := self.partner(plan)) is None:
+            return DeviceInbox(self._store, plan, self._shard, self._answers.pace)
+        if partner.role == "helper":
+            assert plan.federated is not None
+            leader = plan.federated.pair[0].url
+            raise IngestError(409, f"this server is the helper of the trial: devices send to its leader, at {leader}.")
+        return LeaderInbox(self._store, plan, self._shard, self._answers.pace, partner)
+
+
+def closed(partner: Partner, share: ServerShare, *, publish: bool) -> ServerShare:
+    """What the leader's sums and those that the helper publishes come to; without them, what there is."""
+    mode, closing = mode_of(share.plan), Closing(share.split.batch, share.split.digest, publish)
+    if not publish:
+        with suppress(FoldawayError):  # then the helper's administrator ends it there
+            partner.ask("closing", closing, NoneType)
+        return share
+    assert isinstance(mode, Shares)
+    return mode.joined(share, partner.ask("closing", closing, PublishedSums))
 
 
 def _candidate(

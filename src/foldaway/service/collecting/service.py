@@ -24,6 +24,7 @@ from foldaway.service.collecting.answers import Answer, Answers, History, Partic
 from foldaway.service.collecting.board import Board
 from foldaway.service.collecting.device_trials import DeviceTrials
 from foldaway.service.collecting.numbers import Producers
+from foldaway.service.collecting.pair import Pair
 from foldaway.service.collecting.record_inbox import GivenUp
 from foldaway.service.collecting.record_trials import RecordTrials
 from foldaway.service.database.shard_table import left_out
@@ -117,7 +118,9 @@ class Service:
     Its methods block and are not for several threads at once; the server has one thread for them.
     """
 
-    def __init__(self, store: Store, shard: str, limits: Limits, pace: Pace | None = None) -> None:
+    def __init__(
+        self, store: Store, shard: str, limits: Limits, pace: Pace | None = None, pair: Pair | None = None
+    ) -> None:
         self.store = store
         self.shard = shard
         self.limits = limits
@@ -125,7 +128,7 @@ class Service:
         self.pace = pace or Pace()
         self.answers = Answers(store, self.pace)
         self.records = RecordTrials(store, shard, limits, self.answers, self.producers)
-        self.devices = DeviceTrials(store, shard, self.answers)
+        self.devices = DeviceTrials(store, shard, self.answers, pair)
         self._board = Board(self.pace)
         self._ticked: int | None = None
         self._due: deque[Callable[[], list[FoldawayError]]] = deque()
@@ -137,6 +140,7 @@ class Service:
             IngestError: The trial has ended.
         """
         plan = Plan.loads(text)
+        self.devices.partner(plan)
         key = secrets.token_bytes(16) if plan.keyed and plan.federated is None else None
         row = self.store.create_trial(plan, key, team)
         if row.status == "ended":

@@ -18,8 +18,9 @@ import sqlalchemy as sa
 
 from foldaway.errors import Conflict, TrialEnded
 from foldaway.federated.coordinator.ending import Ending, Situation
-from foldaway.federated.messages import DeviceMessage, Stage, encoded
+from foldaway.federated.messages import DeviceMessage, HelpersHalf, Stage, encoded
 from foldaway.federated.modes.share import Devices
+from foldaway.federated.summands.summands import Half
 from foldaway.plan import Plan
 from foldaway.service.database.invitation_table import spend
 from foldaway.service.database.seals import SealedTable
@@ -41,6 +42,8 @@ class Arrivals:
         withdrawn: Those that are taken out, by arm.
         enrolled: Devices that join with it: the units of a site.
         also: What else is changed with it.
+        waiting: In mode shares, of each report that is used, the leader's half, and the helper's to forward.
+        leaving: The same of each report that is taken out.
     """
 
     used: dict[bytes, bytes] = field(default_factory=dict)
@@ -50,10 +53,20 @@ class Arrivals:
     withdrawn: Counter[str] = field(default_factory=Counter)
     enrolled: Counter[str] = field(default_factory=Counter)
     also: list[Change] = field(default_factory=list)
+    waiting: dict[bytes, tuple[Half, HelpersHalf]] = field(default_factory=dict)
+    leaving: dict[bytes, tuple[Half, HelpersHalf]] = field(default_factory=dict)
 
     def __copy__(self) -> Self:
         counts = Counter(self.reported), Counter(self.withdrawn), Counter(self.enrolled)
-        return type(self)(dict(self.used), set(self.fresh), set(self.out), *counts, list(self.also))
+        return type(self)(
+            dict(self.used),
+            set(self.fresh),
+            set(self.out),
+            *counts,
+            list(self.also),
+            dict(self.waiting),
+            dict(self.leaving),
+        )
 
     def add(self, number: bytes, arm: str, report: bytes | None) -> None:
         """A message of this number is to be folded: a report, of which there is a hash, or moments."""

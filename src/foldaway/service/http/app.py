@@ -27,6 +27,7 @@ from foldaway.service.http.invitation_routes import invitation_routes
 from foldaway.service.http.monitoring import Metrics, log_given_up, log_requests
 from foldaway.service.http.origins import open_to
 from foldaway.service.http.pages import page_routes
+from foldaway.service.http.pair_routes import pair_routes
 from foldaway.service.http.rates import UNLIMITED, Rates, limited
 from foldaway.service.http.record_routes import RecordDesk, record_routes
 from foldaway.service.http.trial_routes import trial_routes
@@ -76,6 +77,7 @@ def make_app(
             *record_routes(access, records),
             *device_routes(access, patience, devices),
             *invitation_routes(access, patience),
+            *pair_routes(access, patience),
             *token_routes(access, patience),
         ],
         request_max_body_size=None,  # each address has a limit of its own, and reads the body itself

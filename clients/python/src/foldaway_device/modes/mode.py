@@ -40,6 +40,14 @@ class Mode(ABC):
     name: ClassVar[str]
     replies: ClassVar[bool] = False
 
+    def require(self) -> None:
+        """Refuse to begin where something is missing that the mode needs.
+
+        Raises:
+            PlanError: It is.
+        """
+        return None
+
     @abstractmethod
     def take_in(self, plan: Plan, sums: Sequence[float], row: Row) -> list[float]:
         """What is kept in place of records, with one more of them in it; `sums` is empty before the first."""
