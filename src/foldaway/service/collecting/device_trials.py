@@ -198,7 +198,7 @@ class DeviceTrials:
             self._begin(plan, ending)
         elif ending is not None:
             self._table.change_ending(plan.name, ending)
-        ended = self.move_on(plan)
+        ended = self.move_on(plan, give_up=request.without_effects)
         if isinstance(ended, WaitOn):
             raise IngestError(409, waits_on(plan.name, ended.why))
         return ended
@@ -247,8 +247,12 @@ class DeviceTrials:
             collector.leave_out_pending()
 
     @again_after(Conflict, TrialEnded)  # another server has committed, or ended it
-    def move_on(self, plan: Plan) -> Effects | WaitOn | None:
+    def move_on(self, plan: Plan, *, give_up: bool = False) -> Effects | WaitOn | None:
         """End a trial that is ending, if its deadline is over or enough devices have reported.
+
+        Args:
+            plan: The trial's plan.
+            give_up: Whether to end it without effects if the helper of mode shares is not there.
 
         Returns:
             Its effects before rounding, if this has ended it with some; or why it waits on though its deadline is over:
@@ -258,10 +262,10 @@ class DeviceTrials:
         step = Course(plan).looked(seen, lambda: self.whole(plan)[0].devices)
         if step is None or seen.ending is None:
             return None
-        ended = step if isinstance(step, WaitOn) else self._end(plan)
+        ended = step if isinstance(step, WaitOn) else self._end(plan, give_up=give_up)
         return None if isinstance(ended, WaitOn) and not seen.is_over else ended
 
-    def _end(self, plan: Plan) -> Effects | WaitOn | None:
+    def _end(self, plan: Plan, *, give_up: bool) -> Effects | WaitOn | None:
         """End it, unless it would have no effects and that is not wanted.
 
         Returns:
@@ -270,12 +274,14 @@ class DeviceTrials:
         collector, mode = self.collector(plan), mode_of(plan)
         collector.leave_out_late_moments()
         published = collector.published()
+        why_not_both: str | None = None
         if isinstance(collector, LeaderInbox):
             wanted = (ending := self.look(plan).ending) is not None and ending.without_effects
-            few = why_not(plan, collector.account.live.settled().split)
-            if few is not None and not wanted:
-                return WaitOn(few)
-            collector.finish()
+            why_not_both = why_not(plan, collector.account.live.settled().split)
+            if why_not_both is not None and not wanted:
+                return WaitOn(why_not_both)
+            why_not_both = why_not_both or finished(collector, give_up=give_up)
+            collector.leave_out_pending()
         whole, shards = self.whole(plan, pending=not mode.two_servers)
         # After the shards: if another server commits in between, their versions are no longer those, and all is done
         # once more. The other way round its reports would be in the tallies, and missing from the counts.
@@ -285,12 +291,17 @@ class DeviceTrials:
         devices = seen.devices.with_reports(seen.pending, seen.out)
         seen = seen._replace(devices=devices, pending=Counter(), out={})
         step = Course(plan).ends(seen, whole.devices, published is not None)
-        if step.why is None and mode.two_servers and (few := why_not(plan, whole.split)) is not None:
-            step = End(few)
+        if step == End() and why_not_both is not None:
+            step = End(why_not_both)
         if isinstance(step, WaitOn):
             return step
         if (partner := self.partner(plan)) is not None:
-            whole = closed(partner, whole, publish=step.why is None)
+            try:
+                whole = closed(partner, whole, publish=step.why is None)
+            except FoldawayError as error:
+                if not give_up:
+                    raise
+                step = End(str(error).rstrip("."))
         audited = audit(plan, mode.held(whole)) if plan.release is None else None
         if plan.release is not None:
             whole = whole.copy()
@@ -408,6 +419,17 @@ class DeviceTrials:
             leader = plan.federated.pair[0].url
             raise IngestError(409, f"this server is the helper of the trial: devices send to its leader, at {leader}.")
         return LeaderInbox(self._store, plan, self._shard, self._answers.pace, partner)
+
+
+def finished(inbox: LeaderInbox, *, give_up: bool) -> str | None:
+    """Have the helper add up what still waits; why it does not, if the trial is to end all the same."""
+    try:
+        inbox.finish()
+    except FoldawayError as error:
+        if not give_up:
+            raise
+        return str(error).rstrip(".")
+    return None
 
 
 def closed(partner: Partner, share: ServerShare, *, publish: bool) -> ServerShare:
