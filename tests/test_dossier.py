@@ -12,7 +12,7 @@ from commands import foldaway
 from foldaway.dossier import OPEN, dossier
 from foldaway.report.page.kept import planned
 from foldaway.sources.formats.chunk import wanted_by
-from plans import replaced
+from plans import SHARED, replaced
 
 PLAN = fa.Plan(
     name="wards",
@@ -33,6 +33,7 @@ PLANS = {
     "moments": replaced(PLAN, moments={}, segments=[]),
     "strata": replaced(DEMO, strata={"column": "site", "probabilities": {"x": {"a": 0.5, "b": 0.5}}}),
     "federated": replaced(DEMO, federated="delta"),
+    "shares": fa.Plan(**SHARED),
     "release": replaced(DEMO, outcomes=[fa.Mean("y", bounds=(0, 1))], release=1.0, unit="u", records_per_unit="one"),
 }
 

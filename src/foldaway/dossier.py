@@ -163,8 +163,7 @@ def _sent(plan: Plan) -> Iterator[str]:
         who = "Each device" if plan.unit is None else "Devices may take part too. Each"
         yield (
             f"{who} sends the coordinator, a server of yours, its arm and a random number when it joins, and "
-            f"{_DEVICE_SENDS[plan.federated.mode]}{_raw_and_adjusted(plan)}. What a device with one record sends tells "
-            "that record. The coordinator sees each message for the moment it takes to fold it."
+            f"{_DEVICE_SENDS[plan.federated.mode]}{_raw_and_adjusted(plan)}. {_seen_of(plan)}"
         )
     if MODES[plan.federated.mode].at_end:
         yield (
@@ -182,8 +181,25 @@ _DEVICE_SENDS = {
     "scores": "the triangular factors of its new records' second moments during the trial, and its scores at the end",
     "delta": "once, the number of its records and the sum of each outcome",
     "sums": "once, its random group, the number of its records, and the sum of each outcome",
+    "shares": "once, its random group and, in two random halves that are each sealed for another server, the number "
+    "of its records and the sum of each outcome",
 }
 """What a device sends, by mode."""
+
+
+def _seen_of(plan: Plan) -> str:
+    """What a server sees of a device's message."""
+    if plan.federated is not None and MODES[plan.federated.mode].two_servers:
+        return (
+            "Neither server can read its halves. At the end both publish their sums of groups of at least "
+            f"{plan.privacy.smallest_cell:,} devices. Whoever has both servers' keys could read every message, so name "
+            "both parties here."
+        )
+    return (
+        "What a device with one record sends tells that record. The coordinator sees each message for the moment it "
+        "takes to fold it."
+    )
+
 
 _SITE_SENDS: dict[str, Callable[[Plan], str]] = {
     "one-message": lambda plan: (

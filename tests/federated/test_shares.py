@@ -121,6 +121,9 @@ def assert_same(found: fa.Effects, expected: fa.Effects) -> None:
         (row.outcome, row.arm, row.estimator) for row in expected
     ]
     for row, clear in zip(found, expected, strict=True):
+        if row.estimator == "median_of_means" and clear.std_error is None:  # it needs 16 groups
+            assert row.std_error is None
+            continue
         assert clear.std_error is not None, clear.why
         assert row.std_error is not None
         assert clear.estimate is not None
@@ -171,7 +174,7 @@ def test_the_effects_are_those_of_an_analysis_in_the_clear(pair: tuple[Served, S
     assert published["groups"] >= LEAST_GROUPS
     made = [each for each, is_in in zip(said_of(devices, records), counted, strict=True) if is_in]
     assert_same(effects, in_the_clear(trial.plan, made, published["groups"]))
-    assert {row.estimator for row in effects} == {"difference", "adjusted"}
+    assert {row.estimator for row in effects} >= {"difference", "adjusted"}
 
 
 @pytest.mark.once
