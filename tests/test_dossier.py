@@ -103,6 +103,19 @@ DESIGNS: dict[str, tuple[fa.Plan, set[str]]] = {
             "once, the number of its records and the sum of each outcome",
         },
     ),
+    "sites with a baseline": (
+        replaced(DEMO, federated="sums", unit="patient", baseline=["age"]),
+        {
+            *(
+                BY_SITE_KEY,
+                SITE_STORED,
+                AUDITED,
+                "each group of at least 10 units of an arm",
+                "Devices cannot take part.",
+            ),
+            "It sends, by arm, how many records have each characteristic",
+        },
+    ),
     "device sums": (replaced(DEMO, federated="sums"), {DEVICES_STORED, AUDITED, "its random group"}),
     "device release": (
         replaced(DEMO, federated="sums", outcomes=[fa.Mean("y", bounds=(0, 1))], release=1.0),
@@ -124,7 +137,7 @@ def test_what_is_sent_hashed_pooled_and_stored_is_said_by_the_design(design: str
         "ach device sends" in papers or "Each sends" in papers,
     )
     at_sites = plan.federated is not None and plan.unit is not None
-    assert everywhere == (plan.federated is not None, at_sites, plan.federated is not None and not plan.lacking)
+    assert everywhere == (plan.federated is not None, at_sites, plan.federated is not None and not plan.sites_only)
 
 
 @pytest.mark.parametrize("name", PLANS)
