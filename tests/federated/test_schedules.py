@@ -55,7 +55,7 @@ def test_a_report_that_is_counted_twice_shows(monkeypatch: pytest.MonkeyPatch) -
         return None if kind == "reports" and number in known else look(self, kind, number, stage, known)
 
     monkeypatch.setattr(DeviceInbox, "_answered", careless)
-    monkeypatch.setattr("foldaway.service.database.device_table._use", lambda *_: None)
+    monkeypatch.setattr("foldaway.service.database.device_table._mark", lambda *_, **__: None)
     assert shows("is counted 2 times", range(0, 40, 4))  # mode one-message
 
 

@@ -91,6 +91,10 @@ class AccountStore(ABC, Generic[T, R]):
         """Tallies of nothing, if others may rewrite what is durable beneath what is pending: see `rebase`."""
         return None
 
+    def going_on(self, durable: Durable[T, R], live: T) -> T:
+        """What is live after a commit: what was, which may know more than what is durable of it."""
+        return live
+
 
 class Account(Generic[T, R]):
     """The tallies of one trial in one place.
@@ -193,7 +197,7 @@ class Account(Generic[T, R]):
                 self.fall_back()
                 raise
             durable = self._written(self.live, self.reached)
-        self._begin(durable, durable.tallies.copy())
+        self._begin(durable, self._store.going_on(durable, self.live))
 
     def bring(self, more: T, reached: R) -> None:
         """Make durable at once what is of a cohort by itself; what is pending stays pending.

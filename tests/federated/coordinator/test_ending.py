@@ -168,7 +168,7 @@ def test_a_share_is_reached_by_exactly_so_many(share: float) -> None:
     course, ending = Course(plan_of("delta")), Ending(NOW + 100.0, share, True)
     enough = round(share * 100)
     for count in (enough - 1, enough):
-        step = course.looked(seen(ending, (count, 0), (50, 50)), never)
+        step = course.looked(seen(ending, (min(count, 50), max(count - 50, 0)), (50, 50)), never)
         assert (step == End()) == (count >= enough)
 
 

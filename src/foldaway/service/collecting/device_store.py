@@ -52,6 +52,10 @@ class DeviceStore(AccountStore[ServerShare, Arrivals]):
         )
         return Durable(tallies.copy(), Arrivals(), version)
 
+    def going_on(self, durable: Durable[ServerShare, Arrivals], live: ServerShare) -> ServerShare:
+        """What is durable: a write takes devices out, and may take in what other servers have."""
+        return durable.tallies.copy()
+
     def published(self) -> Published | None:
         """What was published when the trial began to end, if the mode publishes anything."""
         if self._published is None and mode_of(self._plan).replies:
