@@ -294,7 +294,8 @@ def test_a_device_is_found_again_and_says_where_it_stands(
     assert trial.status()["enrolled"][device.arm] == 1
     assert Device.open(trial.address, store=tmp_path / "home").report().state == "counted"
     assert str(device.report()) == (
-        "front: counted (1 record taken): its part is done, and nothing of its records is kept."
+        "front: counted (1 record taken): its part is done, and nothing of its records is kept but the report, if it "
+        "was asked to keep it."
     )
     device.forget()
     assert device.status.state == "forgotten"

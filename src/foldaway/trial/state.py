@@ -14,7 +14,7 @@ from foldaway.plan import Plan
 from foldaway.records import Fault
 
 
-class TrialState(msgspec.Struct):
+class TrialState(msgspec.Struct, rename={"ended": "sealed"}):  # as states of earlier versions call it
     """What a trial keeps, and the plan it was kept under, in canonical form."""
 
     plan: str

@@ -44,7 +44,7 @@ class Status(NamedTuple):
 
     Example:
         >>> print(Status("checkout", "counted", 3))
-        checkout: counted (3 records taken): its part is done, and nothing of its records is kept.
+        checkout: counted (3 records taken): its part is done, and nothing of its records is kept but the report, if ...
     """
 
     trial: str
