@@ -19,7 +19,6 @@ from foldaway.cli.terminal.printing import (
 from foldaway.cli.terminal.served_trial import ServedTrial
 from foldaway.cli.terminal.where import ItsServer, Where, find
 from foldaway.errors import EndedError, EstimateError
-from foldaway.plan import Flow
 
 app = typer.Typer()
 
@@ -78,6 +77,8 @@ def report(
     ca: Authority = None,
 ) -> None:
     """Write what a trial found as one HTML page. It needs no other file and no network."""
+    from foldaway.plan import Flow
+
     before = None if flow is None else Flow.load(flow)
     trial = find(where, key, server, token, ca)
     target = place_of_report(output, trial.named(".html"))

@@ -16,11 +16,11 @@ from foldaway.keeping.disk import destroy_file
 from foldaway.keeping.locks import locked
 from foldaway.keeping.secret import read_or_make_key
 from foldaway.keeping.user_keys import user_signer
-from foldaway.plan import Flow
 from foldaway.report.page.document import Report
 
 if TYPE_CHECKING:
     from foldaway.effects.outlook import Outlook
+    from foldaway.plan import Flow
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from foldaway.cli.terminal.words import confirm
 from foldaway.errors import EstimateError, StateError, instead_of
 from foldaway.evidence.ledger import head_sentence
 from foldaway.keeping.disk import replace_file, sync_folder
-from foldaway.plan import Flow
 from foldaway.report.page.document import Report
 
 if TYPE_CHECKING:
     from foldaway.client import Client
     from foldaway.effects.outlook import Outlook
+    from foldaway.plan import Flow
 
 CHANCE = 0.8
 """The chance to find an effect, unless another is asked for."""
