@@ -46,9 +46,9 @@ def findings(found: PairTale) -> Findings:
     return Findings(
         "Random schedules over two servers",
         f"""Each trial in mode shares has {DEVICES} devices with one record each, a leader and a helper, and a cohort of
-        1, 2 or 4. Devices are killed at any change of what they keep. Either server crashes before or after any
-        request, the leader also while it waits for the helper. Requests and answers are lost, late, repeated and
-        overtaken, between devices and leader and between the servers, even after the end.
+        1, 2 or 4. Devices are killed at any change of what they keep, and some withdraw. Either server crashes
+        before or after any request, the leader also while it waits for the helper. Requests and answers are lost, late,
+        repeated and overtaken, between devices and leader and between the servers, even after the end.
 
         The code of devices and servers is real, and so are the servers' SQLite databases, which are opened again after
         a crash. The network is simulated, and everything runs in one process. (`tests/federated/test_shares.py` kills

@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pandas as pd
 import pytest
 
 import foldaway as fa
-from devices import Hosted, groups_of, records_of, report_all
-from foldaway.effects.door import OWN
-from foldaway.federated.messages import GroupSums
-from foldaway.federated.modes import mode_of
-from foldaway.federated.modes.share import Devices, ServerShare
+from devices import Hosted, records_of, report_all
 from foldaway.federated.summands.publishing import LEAST_GROUPS
 from foldaway_device import Device, ServerError
-from foldaway_device.modes import mode_of as device_mode
-from foldaway_device.plan import read_plan
-from foldaway_device.rows import row_of
 from served import Served, eventually
 from servers import Nursery
+from shared_trials import assert_same, hosted, in_the_clear, new_keys, said_of
 from two_servers import GROUPS, device_of, shared
 
 COVARIATES: Any = [
@@ -81,54 +72,11 @@ def rows_of(units: int, seed: int = 1) -> pd.DataFrame:
     )
 
 
-Said = tuple[str, int, list[dict[str, Any]]]
-"""A device's arm, group and records."""
-
-
 def devices_with(trial: Hosted, rows: pd.DataFrame) -> tuple[list[Device], list[list[dict[str, Any]]]]:
     """A device for each unit, in its arm, such that all groups are filled; and its records."""
     units = sorted(records_of(trial.plan, rows), key=lambda unit: unit[0])
     devices = [device_of(trial.plan, arm, i % GROUPS, trial.link) for i, (arm, _) in enumerate(units)]
     return devices, [records for _, records in units]
-
-
-def said_of(devices: Sequence[Device], records: Sequence[list[dict[str, Any]]]) -> list[Said]:
-    """What an analysis in the clear needs of them."""
-    return [(device.arm, group, mine) for device, group, mine in zip(devices, groups_of(devices), records, strict=True)]
-
-
-def in_the_clear(plan: fa.Plan, devices: Sequence[Said], groups: int) -> fa.Effects:
-    """What mode sums makes of devices' arms, groups and records."""
-    assert plan.federated is not None
-    open_plan = msgspec.structs.replace(plan, federated=fa.Federated("sums", device_records=10))
-    share, mode, read = ServerShare.of(open_plan), mode_of(open_plan), read_plan(open_plan.canonical())
-    messages, values = [], []
-    for arm, group, records in devices:
-        sums: list[float] = []
-        for record in records:
-            sums = device_mode("sums").take_in(read, sums, row_of(read, record, arm))
-        messages.append(GroupSums(bytes(16), arm, len(records), group % groups, np.array(sums).tobytes()))
-        values.append(mode.check(share, messages[-1], None))
-    mode.fold(share, messages, values, None)
-    counts = dict(zip(plan.arms, share.devices, strict=True))
-    effects, _ = mode.results(share, Devices(counts, counts), None, OWN)
-    return effects
-
-
-def assert_same(found: fa.Effects, expected: fa.Effects) -> None:
-    """Every estimate to a millionth of its standard error, and every standard error."""
-    assert [(row.outcome, row.arm, row.estimator) for row in found] == [
-        (row.outcome, row.arm, row.estimator) for row in expected
-    ]
-    for row, clear in zip(found, expected, strict=True):
-        if row.estimator == "median_of_means" and clear.std_error is None:  # it needs 16 groups
-            assert row.std_error is None
-            continue
-        assert clear.std_error is not None, clear.why
-        assert row.std_error is not None
-        assert clear.estimate is not None
-        assert row.estimate == pytest.approx(clear.estimate, abs=1e-6 * clear.std_error)
-        assert row.std_error == pytest.approx(clear.std_error, rel=1e-6)
 
 
 @pytest.fixture(scope="module")
@@ -140,21 +88,6 @@ def pair(tmp_path_factory: pytest.TempPathFactory, served_from: Nursery) -> Iter
         new_keys(server)
     with leader, helper:
         yield leader, helper
-
-
-def new_keys(server: Served) -> str:
-    """The public half of a server's key pair, made when it is first asked for."""
-    command = [sys.executable, "-m", "foldaway", "key", "new-server", "--data", str(server.data)]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
-
-
-def hosted(pair: tuple[Served, Served], plan: Any, **settings: Any) -> Hosted:
-    """The trial on both servers, and what its devices ask of the leader."""
-    leader, helper = pair
-    keys = [new_keys(server) for server in pair]
-    made = plan(urls=(leader.url, helper.url), keys=keys, **settings)
-    Hosted(helper, made)
-    return Hosted(leader, made)
 
 
 def test_the_effects_are_those_of_an_analysis_in_the_clear(pair: tuple[Served, Served]) -> None:

@@ -44,6 +44,12 @@ export async function sha256(...parts: Uint8Array[]): Promise<string> {
   return hex(new Uint8Array(await (await webCrypto()).subtle.digest("SHA-256", whole)))
 }
 
+export async function hmacSha256(key: Bytes, data: Bytes): Promise<Bytes> {
+  const { subtle } = await webCrypto()
+  const imported = await subtle.importKey("raw", key, { name: "HMAC", hash: "SHA-256" }, false, ["sign"])
+  return new Uint8Array(await subtle.sign("HMAC", imported, data))
+}
+
 export async function randomBytes(length: number): Promise<Bytes> {
   return (await webCrypto()).getRandomValues(new Uint8Array(length))
 }

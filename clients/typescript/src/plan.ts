@@ -30,6 +30,9 @@ export interface Plan {
   readonly mode: string
   /** The most records of a device. */
   readonly deviceRecords: number
+  readonly expectedUnits: number | undefined
+  /** In mode shares, the public keys of both servers, in base64. */
+  readonly servers: { readonly leader: string | undefined; readonly helper: string | undefined }
   readonly invited: boolean
   /** The names of a row's regressors: the intercept, and the columns of the covariates. */
   readonly regressors: readonly string[]
@@ -67,6 +70,7 @@ export async function readPlan(bytes: Uint8Array): Promise<Plan> {
     written.flatMap((each) => (each.has("levels") ? [[each.get("column") as string, each.get("levels") as readonly string[]]] : [])),
   )
   const limits = [...list(plan, "outcomes"), ...written].flatMap(limitsOf)
+  const keys = list<Table>(federated, "servers").map((server) => server.get("key") as string)
   const values = new Map(list(plan, "outcomes").flatMap(valuesOf).map((value) => [value.name, value]))
   return {
     text,
@@ -88,6 +92,8 @@ export async function readPlan(bytes: Uint8Array): Promise<Plan> {
     mode,
     invited: federated.get("invited") === true,
     deviceRecords: (federated.get("device_records") as number | undefined) ?? 1_000,
+    expectedUnits: plan.get("expected_units") as number | undefined,
+    servers: { leader: keys[0], helper: keys[1] },
     regressors: ["1", ...covariates.flatMap((name) => columnsOf(name, levels.get(name)))],
   }
 }

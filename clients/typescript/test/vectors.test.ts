@@ -2,10 +2,13 @@
 import assert from "node:assert/strict"
 import { readFileSync } from "node:fs"
 import { test } from "node:test"
-import { fromBase64, sha256, unpacked, utf8 } from "../src/bytes.js"
+import { Aes128Gcm, CipherSuite, DhkemP256HkdfSha256, HkdfSha256 } from "@hpke/core"
+import { base64, fromBase64, sha256, unpacked, utf8 } from "../src/bytes.js"
 import { draw } from "../src/draws.js"
 import { PlanError, RecordError } from "../src/errors.js"
 import { modeOf } from "../src/modes/index.js"
+import type { Holding } from "../src/modes/mode.js"
+import { expanded, fixed, halves, infoOf, leadersHalf } from "../src/modes/shares.js"
 import { type Plan, readPlan } from "../src/plan.js"
 import { type Columns, type Row, rowOf } from "../src/rows.js"
 
@@ -17,9 +20,17 @@ interface Device {
   weights: string
   enrolment: { number: string; arm: string }
   report: Record<string, unknown>
+  /** In mode shares. */
+  words?: string
+  seed?: string
+  leaders_half?: string
+  info?: Record<Role, string>
 }
 
+type Role = "leader" | "helper"
+
 interface Case {
+  private_keys?: Record<Role, string>
   case: string
   plan: string
   fingerprint: string
@@ -33,7 +44,7 @@ const FILE = process.env["FOLDAWAY_VECTORS"] ?? new URL("../../../protocol/vecto
 const cases = (JSON.parse(readFileSync(FILE, "utf8")) as { cases: Case[] }).cases
 
 // Modes that this client does not have.
-const OTHERS = ["scores", "shares"]
+const OTHERS = ["scores"]
 
 for (const each of cases) {
   test(each.case, () => check(each))
@@ -96,10 +107,10 @@ async function check(each: Case): Promise<void> {
       },
     )
   }
-  for (const device of each.devices) await checkDevice(plan, device)
+  for (const device of each.devices) await checkDevice(plan, device, each.private_keys)
 }
 
-async function checkDevice(plan: Plan, device: Device): Promise<void> {
+async function checkDevice(plan: Plan, device: Device, privateKeys?: Record<Role, string>): Promise<void> {
   const { arm, group } = await draw(plan, fromBase64(device.identity))
   assert.deepEqual({ number: device.number, arm }, device.enrolment)
   const rows = device.records.map((record) => rowOf(plan, record, arm))
@@ -113,12 +124,50 @@ async function checkDevice(plan: Plan, device: Device): Promise<void> {
   const sums = rows.reduce((sums: number[], row: Row) => mode.takeIn(plan, sums, row), [])
   const found = await mode.report(plan, { number: device.number, arm, group, n: rows.length, sums })
   assert.deepEqual(Object.keys(found), Object.keys(device.report))
+  if (device.seed !== undefined) {
+    const holding = { number: device.number, arm, group, n: rows.length, sums }
+    await checkHalves(plan, holding, device, privateKeys)
+    return
+  }
   for (const [name, value] of Object.entries(found)) {
     const expected = device.report[name]
     if (name === "sums") close(unpacked(value), unpacked(expected as string), name)
     else if (name === "factor") close(products(unpacked(value)), products(unpacked(expected as string)), name)
     else assert.equal(value, expected, name)
   }
+}
+
+/** The words, the halves, and that both servers open what is sealed for them: here, and in the vectors. */
+async function checkHalves(plan: Plan, holding: Holding, device: Device, keys?: Record<Role, string>): Promise<void> {
+  assert.ok(keys && device.info)
+  const [seed, expected] = [fromBase64(device.seed ?? ""), words(fromBase64(device.words ?? ""))]
+  close(fixed(plan, holding.n, holding.sums).map(Number), expected.map(Number), "words")
+  assert.equal(base64(await leadersHalf(expected, seed)), device.leaders_half)
+  assert.deepEqual([holding.number, holding.arm, holding.group], [device.report["number"], device.report["arm"], device.report["group"]])
+  const others = words(await expanded(seed, expected.length))
+  for (const sent of [await halves(plan, holding, seed), device.report]) {
+    const opened: Uint8Array[] = []
+    for (const role of ["leader", "helper"] as const) {
+      const info = infoOf(plan.fingerprint, role, fromBase64(holding.number), holding.arm, holding.group)
+      assert.equal(base64(info), device.info[role])
+      opened.push(await open(fromBase64(sent[role] as string), fromBase64(keys[role]), info))
+    }
+    assert.equal(base64(opened[1] ?? seed), device.seed)
+    const sums = words(opened[0] ?? seed).map((word, place) => Number(BigInt.asIntN(64, word + (others[place] ?? 0n))))
+    close(sums, expected.map(Number), "words")
+  }
+  assert.equal(device.report["n"], undefined)
+}
+
+async function open(sealed: Uint8Array, key: Uint8Array, info: Uint8Array): Promise<Uint8Array> {
+  const suite = new CipherSuite({ kem: new DhkemP256HkdfSha256(), kdf: new HkdfSha256(), aead: new Aes128Gcm() })
+  const recipientKey = await suite.kem.importKey("raw", key.slice().buffer, false)
+  return new Uint8Array(await suite.open({ recipientKey, enc: sealed.slice(0, 65).buffer, info: info.slice().buffer }, sealed.slice(65).buffer))
+}
+
+function words(bytes: Uint8Array): bigint[] {
+  const view = new DataView(bytes.slice().buffer)
+  return Array.from({ length: Math.floor(view.byteLength / 8) }, (_, place) => view.getBigInt64(8 * place, true))
 }
 
 /** R'R of an upper triangle. */

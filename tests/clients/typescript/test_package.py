@@ -1,4 +1,4 @@
-"""The npm package: small, without addresses, and with nothing that it needs at run time."""
+"""The npm package: small, without addresses, and with nothing that it needs at run time but for mode shares."""
 
 from __future__ import annotations
 
@@ -29,10 +29,14 @@ def test_its_lock_file_has_hashes_and_no_address() -> None:
     assert (PACKAGE / ".npmrc").read_text() == "omit-lockfile-registry-resolved=true\n"
 
 
-def test_it_needs_nothing_at_run_time_and_pins_the_rest() -> None:
+def test_it_needs_one_package_for_shares_alone_and_pins_all(node_package: Path) -> None:
     package = json.loads((PACKAGE / "package.json").read_text())
-    assert "dependencies" not in package
-    assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in package["devDependencies"].values())
+    assert list(package["dependencies"]) == ["@hpke/core"]
+    versions = [*package["dependencies"].values(), *package["devDependencies"].values()]
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in versions)
+    loading = [script for script in (node_package / "dist/src").rglob("*.js") if "@hpke/core" in script.read_text()]
+    assert [script.name for script in loading] == ["shares.js"]
+    assert 'await import("@hpke/core")' in loading[0].read_text()
 
 
 def test_it_computes_what_the_vectors_say_and_a_changed_vector_fails(node_package: Path) -> None:

@@ -3,9 +3,10 @@ import { PlanError } from "../errors.js"
 import { delta } from "./delta.js"
 import type { Mode } from "./mode.js"
 import { oneMessage } from "./one_message.js"
+import { shares } from "./shares.js"
 import { sums } from "./sums.js"
 
-const MODES: readonly Mode[] = [delta, oneMessage, sums]
+const MODES: readonly Mode[] = [delta, oneMessage, sums, shares]
 
 /** The mode of this name.
  *
