@@ -35,6 +35,7 @@ ALL = (
     "federated_dropout",
     "federated_schedules",
     "pair_schedules",
+    "pair_attacks",
     "federated_scale",
 )
 

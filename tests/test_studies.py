@@ -29,6 +29,7 @@ from studies import (  # noqa: E402
     federated_dropout,
     federated_schedules,
     findings,
+    pair_attacks,
     same_everywhere,
 )
 
@@ -37,6 +38,16 @@ from studies import (  # noqa: E402
 def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(findings, "PAGES", tmp_path)
     return tmp_path
+
+
+# Two servers.
+
+
+def test_one_server_cannot_tell_devices_apart_and_both_can() -> None:
+    found = pair_attacks.study(400, 2)
+    assert found.pop("both servers") == 1
+    assert len(found) == 10
+    assert all(abs(share - 0.5) < 5 * (0.25 / 400) ** 0.5 for share in found.values()), found
 
 
 # The bootstrap's start.
