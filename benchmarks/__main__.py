@@ -23,6 +23,8 @@ ALL = (
     "warehouse",
     "service_load",
     "single_requests",
+    "device_messages",
+    "scale",
 )
 
 

@@ -115,7 +115,7 @@ async def until_open(port: int) -> None:
 def serve_bare(port: int, parser: Any) -> None:
     """Litestar and nothing else: the body is read, and the answer is an empty object."""
 
-    @post("/v1/trials/{name:str}/records", status_code=200)
+    @post(["/v1/trials/{name:str}/records", "/v1/trials/{name:str}/{kind:str}"], status_code=200)
     async def records(request: Request[Any, Any, Any], name: str) -> dict[str, str]:
         await request.body()
         return {}
