@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from foldaway.federated.summands.sealing import KeyPair
 from foldaway.federated.summands.summands import Half, Summands
 from foldaway.federated.summands.words import SEED, count_of, expanded, fixed, read, split, unpacked
 from foldaway.plan.fixed_point import bits_of
-from foldaway.service.collecting.device_trials import closed
+from foldaway.service.collecting.device_trials import DeviceTrials, closed
 from foldaway.service.collecting.pair import Pair
 from foldaway.tallies.release import noise_of
 from foldaway_device import Device, ServerError
@@ -211,6 +212,38 @@ def test_reports_wait_while_the_helper_is_away_and_count_when_it_is_back(tmp_pat
     away[0] = False
     assert refused.report().state == "counted"
     assert {device.report().state for device in waiting} == {"counted"}
+
+
+def test_two_processes_on_one_database_add_up_the_same_reports(tmp_path: Path) -> None:
+    both = TwoServers(tmp_path, shared(**SMALL))
+    links = []
+    for shard in ("one", "two"):
+        pair = Pair("leader", KEYS["leader"], both._post)
+        links.append(DirectLink(DeviceTrials(both.leader.store, shard, both.leader.answers, pair), both.plan))
+    devices = []
+    for place in range(24):
+        both.helper.trials._shard = f"process {place}"
+        devices.append(device_in(both.plan, None, links[place % 2]))
+        devices[-1].record({"y": 1.0})
+        wait_for(devices[-1])
+    for _ in range(4):  # what the other process has overtaken comes again
+        for device in devices:
+            with suppress(ServerError):
+                device.report()
+    counted = sum(device.report().state == "counted" for device in devices)
+    assert both.leader.trials.whole(both.plan)[0].split.reports.sum() == counted >= 16
+
+
+def test_without_a_cohort_a_device_withdraws_by_itself(tmp_path: Path) -> None:
+    both = TwoServers(tmp_path, shared(**{**SMALL, "cohort": 1}))
+    link = DirectLink(both.leader.trials, both.plan)
+    device = device_in(both.plan, None, link)
+    device.record({"y": 1.0})
+    wait_for(device)
+    report(link)
+    device.report(keep_report=True)
+    device.withdraw()
+    assert both.leader.trials.whole(both.plan)[0].split.reports.sum() == 1
 
 
 # What is published.

@@ -21,13 +21,14 @@ class Collector(ABC, Generic[T, R]):
 
     Attributes:
         account: What is durable and pending here.
+        shard: Of which shard.
     """
 
     def __init__(self, place: AccountStore[T, R], shards: ShardTable, shard: str, pace: Pace | None) -> None:
         self._open = partial(Account[T, R], place, pace, self._lose)
         self.account = self._open()
-        self._shards = shards
-        self._shard = shard
+        self.shards = shards
+        self.shard = shard
         self._left_out = 0  # given up, and not yet counted as such in the database
 
     @property
@@ -71,7 +72,7 @@ class Collector(ABC, Generic[T, R]):
             Conflict: What is pending here is no longer to be counted: another server has taken some of it, or this
                 server's shard is not the one that it was built upon. It must come again.
         """
-        version = sum(row.version for row in shards if row.shard == self._shard)
+        version = sum(row.version for row in shards if row.shard == self.shard)
         if self._is_overtaken() or not (version == self.account.durable.version or self.account.rebase()):
             self.account.fall_back()
             raise Conflict("another server has taken the same, or written this one's shard, in between.")
@@ -83,7 +84,7 @@ class Collector(ABC, Generic[T, R]):
         # Tallies and numbers together, or neither: none of what is given up may be in a later commit.
         self.account, self._left_out = account, self._left_out + count
         if self._left_out:
-            self._shards.leave_out(self.plan.name, self._shard, self._left_out)
+            self.shards.leave_out(self.plan.name, self.shard, self._left_out)
             self._left_out = 0
 
     def _lose(self, lost: Lost[R]) -> None:

@@ -54,6 +54,9 @@ from foldaway.service.database.shard_table import ShardRow, left_out, versions
 from foldaway.service.database.store import Store
 from foldaway.service.database.tables import Change
 
+PAIRED = "pair"
+"""The one shard of a trial in mode shares: what two servers add up is in one order, whatever processes a server is."""
+
 
 class DeviceTrials:
     """The federated trials, as one server collects them. Not for several threads at once.
@@ -92,7 +95,7 @@ class DeviceTrials:
 
     def helper(self, name: str) -> HelperDesk:
         """What answers the leader of a trial."""
-        return HelperDesk(self._store, self.plan(name), self._shard, self._answers, self.helped(name))
+        return HelperDesk(self._store, self.plan(name), PAIRED, self._answers, self.helped(name))
 
     def receive_site(
         self,
@@ -309,7 +312,9 @@ class DeviceTrials:
         exact, integrity = None, None
         if step.why is None:
             exact, integrity = mode.results(whole, seen.devices, published, OWN)
-        also: list[Change] = [partial(write_arrivals, trial=plan.name, arrivals=collector.arrivals, shard=self._shard)]
+        also: list[Change] = [
+            partial(write_arrivals, trial=plan.name, arrivals=collector.arrivals, shard=collector.shard)
+        ]
         effects, records, late = None, whole.trial.n, 0
         if exact is not None:
             now = exact
@@ -390,7 +395,7 @@ class DeviceTrials:
         shards = self._store.shards.all(plan.name)
         whole = collector.live(shards) if pending else ServerShare.of(plan)
         for row in shards:
-            if row.state is not None and not (pending and row.shard == self._shard):
+            if row.state is not None and not (pending and row.shard == collector.shard):
                 whole = whole.merge(ServerShare.of(plan, row.state, published))
         return whole.settled(), shards
 
@@ -418,7 +423,7 @@ class DeviceTrials:
             assert plan.federated is not None
             leader = plan.federated.pair[0].url
             raise IngestError(409, f"this server is the helper of the trial: devices send to its leader, at {leader}.")
-        return LeaderInbox(self._store, plan, self._shard, self._answers.pace, partner)
+        return LeaderInbox(self._store, plan, PAIRED, self._answers.pace, partner)
 
 
 def finished(inbox: LeaderInbox, *, give_up: bool) -> str | None:

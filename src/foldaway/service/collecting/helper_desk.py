@@ -61,7 +61,8 @@ class HelperDesk:
         digest = share.split.after(list(halves.values()), out)
         if left_out:  # the leader sends the others again
             return Agreed(left_out, digest)
-        if not batch.last and len(halves) < self._plan.privacy.cohort + len(out):
+        cohort = self._plan.privacy.cohort
+        if not batch.last and cohort > 1 and len(halves) < cohort + len(out):
             raise MessageError("a batch needs reports of a cohort of devices; the leader has sent fewer.")
         held = len(share.split.candidates)
         share.split.propose(list(halves.values()), out)

@@ -12,7 +12,7 @@ from functools import partial
 
 from foldaway.account.account import Durable
 from foldaway.account.pace import Pace
-from foldaway.errors import FoldawayError, IngestError, MessageError, StateError, Unavailable, instead_of
+from foldaway.errors import Conflict, FoldawayError, IngestError, MessageError, StateError, Unavailable, instead_of
 from foldaway.federated.messages import Agreed, Batch, HelpersHalf, Kind, SplitSums, Stage
 from foldaway.federated.modes.share import ServerShare
 from foldaway.federated.replies.published import Published
@@ -53,9 +53,12 @@ class AgreedStore(DeviceStore):
         """Have the helper add the batch up, then write.
 
         Raises:
+            Conflict: Another process of this server has written in between; nothing was written.
             LeftOut: The helper does not take some of it; nothing was written.
             Unavailable: The helper cannot be reached, or refuses.
         """
+        if self._shards.one(self._plan.name, self._shard).version != was.version:
+            raise Conflict("another process of the leader has added reports up; those not yet durable must come again.")
         before = was.tallies.split
         (numbers, halves, reports), (_, gone, out) = map(_apart, (reached.waiting, reached.leaving))
         batch = Batch(before.batch + 1, before.digest, reports, out, self.last)
@@ -89,7 +92,7 @@ class LeaderInbox(DeviceInbox):
         while self.pending or self.arrivals.waiting or self.arrivals.leaving:
             self._without_left_out(self.account.commit)
         if self._left_by_helper:
-            self._shards.leave_out(self.plan.name, self._shard, len(self._left_by_helper))
+            self._shards.leave_out(self.plan.name, self.shard, len(self._left_by_helper))
             self._left_by_helper.clear()
 
     def _without_left_out(self, commit: Callable[[], None]) -> None:

@@ -1,8 +1,8 @@
 """The tables of federated trials: who has joined, which numbers are used, what was published.
 
-A number is 16 random bytes that a device has made. What is stored is its hash, in a row that holds nothing else but
-whether it is used, and a hash of it with its arm: no time, no content, and no arm for those who do not have the number.
-It becomes used in the transaction that makes its content durable.
+A number is 16 random bytes that a device has made. What is stored is its hash, in a row with whether it is used or
+withdrawn, the server that has its report, and hashes of it with its arm and of its report: no time, and neither arm nor
+content for those who do not have the number. It becomes used in the transaction that makes its content durable.
 """
 
 from __future__ import annotations
