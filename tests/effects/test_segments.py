@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import unescape
 from typing import Any
 
 import numpy as np
@@ -209,7 +210,7 @@ def test_it_is_said_what_a_p_value_tests_where_there_is_a_margin_and_which_are_a
     trial = folded({**UNITS, "segments": ["country"], "outcomes": ["y", fa.Mean("x"), guardrail]}, [records(600)])
     said = "z: p is for the plan's question. If it is small, the arm is not worse than the control by"
     assert " ".join(trial.effects().to_string(all=True).split()).count(said) == 1
-    page = trial.report().html
+    page = unescape(trial.report().html)
     assert page.count(said) == 2  # below its numbers, and below those by segment
     assert page.count("adjusted p</th>") == 4  # of the two outcomes that are corrected together, whole and by segment
 

@@ -22,6 +22,7 @@ from foldaway.federated.messages import (
     GroupSums,
     PublishedCoefficients,
     ScoreReply,
+    SplitSums,
     decoded,
     encoded,
     new_number,
@@ -203,6 +204,7 @@ def test_every_mode_of_the_vocabulary_is_an_object_with_its_report() -> None:
         "scores": ScoreReply,
         "delta": DeviceSums,
         "sums": GroupSums,
+        "shares": SplitSums,
     }
 
 

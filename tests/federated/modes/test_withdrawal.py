@@ -49,6 +49,9 @@ def test_effects_are_those_of_a_trial_without_them(case: str) -> None:
             other.se_kind,
         )
         error = other.std_error
+        if row.estimator == "median_of_means":  # an estimate and no more, in this trial of few devices
+            assert (row.estimate, row.std_error) == (other.estimate, error)
+            continue
         assert error is not None
         assert row.estimate == pytest.approx(other.estimate, rel=1e-9, abs=1e-9 * error)
         assert row.std_error == pytest.approx(error, rel=1e-9)

@@ -48,8 +48,9 @@ def key(
     ] = None,
     config: Config = None,
 ) -> None:
-    """Create or replace the key that encrypts a server's trials, or create the keys of a leader or helper.
+    """Create or replace the keys of a server.
 
+    One key encrypts its trials. A leader or helper of trials in mode "shares" has a pair of keys as well.
     Keep the key apart from the data, and do not lose it. The options are for rotate, which needs the server's
     database and the key that it has now.
     """

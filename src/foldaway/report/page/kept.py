@@ -28,7 +28,7 @@ _FIELDS = {
     "dropped": ("Records left out", "how many, by arm"),
     "faults": ("Reasons", "how many records were left out, by arm, column and rule"),
     "key_mark": ("Mark of the key", "shows whether two states share a secret key; the key itself is not here"),
-    "ended": ("End", "whether further records can be folded"),
+    "sealed": ("End", "whether further records can be folded"),
     "told": ("Effects for others", "what was last shown to others, and the number of records behind it, by group"),
 }
 

@@ -17,29 +17,23 @@ from foldaway.service.collecting.pair import Asks
 from foldaway.service.collecting.posting import HEADER
 from foldaway.service.http.access import Access, Name
 from foldaway.service.http.bodies import Asked, read_body, require_kind
-from foldaway.service.http.documents import about
 
 T = TypeVar("T", Batch, Closing)
 
-Proof = Annotated[
-    str,
-    HeaderParameter(name=HEADER, description="The hash of the body, and what proves it to be the leader's."),
-]
+# The hash of the body, and what proves it to be the leader's.
+Proof = Annotated[str, HeaderParameter(name=HEADER)]
 
 
 def pair_routes(access: Access, patience: float) -> list[Any]:
-    """The handlers. They take no token: the leader proves itself by its key, before any of the body is read."""
+    """The handlers. They take no token: the leader proves itself by its key, before any of the body is read.
+
+    Only a leader asks here, so that the document for clients leaves them out; docs/protocol.md has what is sent.
+    """
     thread = access.thread
     service = thread.service
 
-    def route(what: Asks, summary: str, kind: type[T], act: Callable[[HelperDesk, T], Any]) -> Any:
-        @post(
-            "/v1/trials/{name:str}/" + what,
-            status_code=200,
-            media_type=MEDIA_TYPE,
-            operation_id=f"V1TrialsName{what.capitalize()}",
-            **about("devices", summary, None, 404, 409, 410, 422, stamped=False),
-        )
+    def route(what: Asks, kind: type[T], act: Callable[[HelperDesk, T], Any]) -> Any:
+        @post("/v1/trials/{name:str}/" + what, status_code=200, media_type=MEDIA_TYPE, include_in_schema=False)
         async def take(request: Asked, name: Name, proof: Proof) -> Response[bytes]:
             require_kind(request.scope, MEDIA_TYPE)
             partner = await thread.run(service.devices.helped, name)
@@ -58,6 +52,6 @@ def pair_routes(access: Access, patience: float) -> list[Any]:
         return take
 
     return [
-        route("batches", "The leader of a trial in mode shares: reports to add up", Batch, HelperDesk.add),
-        route("closing", "The leader of a trial in mode shares: its end", Closing, HelperDesk.close),
+        route("batches", Batch, HelperDesk.add),
+        route("closing", Closing, HelperDesk.close),
     ]
