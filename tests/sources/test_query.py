@@ -211,6 +211,9 @@ def test_postgres_streams_from_the_server(postgres: Postgres, small_batches: int
         assert told[0] == small_batches
         with pytest.raises(fa.SourceError, match=r"UndefinedTable.*nowhere"):
             fa.fold_query(connection, "select * from nowhere", plan)
+        connection.rollback()
+        with pytest.raises(fa.SourceError, match=r"If the query gives unit twice, let it name its columns"):
+            fa.fold_query(connection, "select unit from (select 'a' as unit, 'b' as unit) as visits", plan)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="resident memory is read from /proc")

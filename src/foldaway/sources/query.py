@@ -26,6 +26,9 @@ _NAME_ALONE = re.compile(r"[^\s();]+")
 # PostgreSQL casts no boolean to a number.
 _BOOLEAN = "cannot cast type boolean"
 
+# As for `select *, converted::int as converted`.
+_TWICE = re.compile(r'column reference "([^"]+)" is ambiguous')
+
 _NOTHING = "the query selects nothing; give one that does."
 
 Columns = dict[str, Any]
@@ -155,6 +158,11 @@ def _source_error(error: Exception) -> SourceError:
         return SourceError(
             f"the database does not read its booleans as numbers ({words}); nothing was folded. Let the query cast "
             "them, as in converted::int AS converted."
+        )
+    if about_the_query and (twice := _TWICE.search(said)):
+        return SourceError(
+            f"the database could not run the query ({words}); nothing was folded. If the query gives {twice[1]} twice, "
+            "let it name its columns instead of `*`."
         )
     return SourceError(
         f"the database could not run the query ({words}); nothing was folded."

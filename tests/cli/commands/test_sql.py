@@ -92,8 +92,9 @@ def test_postgresql_by_its_address(folder: Path, expected: dict[str, Any], postg
         with connection.cursor().copy("copy visits from stdin") as copy:
             for line in ROWS.select(["user_id", "variant", "revenue"]).to_pylist():
                 copy.write_row(tuple(line.values()))
-    run = ["run", "plan.toml", "--database", address, "--query", "select * from visits", "--label", "all", "--json"]
-    assert_same(foldaway(*run, folder=folder).stdout, expected)
+    run = ["run", "plan.toml", "--query", "select * from visits", "--label", "all", "--json", "--database"]
+    for known in (address, address.replace("postgresql://", "postgres://")):
+        assert_same(foldaway(*run, known, folder=folder).stdout, expected)
 
 
 def test_coefficients_from_a_database_are_those_from_a_file(folder: Path) -> None:
@@ -115,6 +116,7 @@ def test_coefficients_from_a_database_are_those_from_a_file(folder: Path) -> Non
         ("go together", ["--query", "visits", "--label", "x"]),
         ("take the place of files", ["rows.csv", "--sums", "answer.csv", "--label", "x"]),
         ("does not begin with", ["--database", "shop.db", "--query", "visits", "--label", "x"]),
+        (r"did you mean 'duckdb'\? For", ["--database", "duckbd:///shop.db", "--query", "visits", "--label", "x"]),
         ("check that the file exists", ["--database", "duckdb:///absent/shop.db", "--query", "visits", "--label", "x"]),
         ("could not run the query", ["--database", "duckdb:///shop.db", "--query", "nothing", "--label", "x"]),
         ("is empty|lacks columns", ["--sums", "plan.toml", "--label", "x"]),

@@ -18,9 +18,9 @@ def connected(address: str) -> Any:
     kind, found, _ = address.partition("://")
     if not found or kind not in _KINDS:
         kinds = ", ".join(f"{each}://" for each in _KINDS)
-        hint = did_you_mean(kind, _KINDS).removesuffix(".") if found else ""
+        hint = did_you_mean(kind, _KINDS) if found else "."
         raise SourceError(
-            f"the database's address does not begin with any of {kinds}{hint}. For others, run the statement of "
+            f"the database's address does not begin with any of {kinds}{hint} For others, run the statement of "
             "`foldaway sql` there, and give its answer to --sums."
         )
     library, connect = _KINDS[kind]
@@ -80,6 +80,7 @@ def _sqlite(address: str) -> Any:
 
 _KINDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "postgresql": ("psycopg", _postgresql),
+    "postgres": ("psycopg", _postgresql),
     "mysql": ("pymysql", _mysql),
     "mariadb": ("pymysql", _mysql),
     "duckdb": ("duckdb", _duckdb),
