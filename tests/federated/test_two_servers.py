@@ -174,13 +174,15 @@ def test_the_helper_takes_no_devices_and_ends_nothing_by_mistake(tmp_path: Path)
     assert devices[0].report().state == "counted"
 
 
-def test_a_trial_with_too_few_waits_on_and_nothing_is_published(tmp_path: Path) -> None:
+def test_a_trial_with_too_few_stays_open_and_nothing_is_published(tmp_path: Path) -> None:
     both = TwoServers(tmp_path, shared(**{**SMALL, "smallest_cell": 2}))
     link = DirectLink(both.leader.trials, both.plan)
     for i in range(16):
         report(link, "ab"[i % 2])
-    with pytest.raises(IngestError, match="fewer than 8 groups have the plan's smallest_cell"):
+    with pytest.raises(IngestError, match=r"still open, because .*: with the reports of 16 devices, fewer than 8"):
         both.end()
+    assert both.leader.trials.look(both.plan).stage == "open"
+    report(link)  # so that devices may still come
     split = both.leader.trials.whole(both.plan)[0].split
     desk = both.helper.trials.helper(both.plan.name)
     with pytest.raises(IngestError, match="nothing was published"):

@@ -14,7 +14,7 @@ from foldaway.federated.modes.mode import Mode, longest_arm
 from foldaway.federated.modes.share import Devices, ServerShare
 from foldaway.federated.modes.sums import SumsByGroup
 from foldaway.federated.replies.published import Published
-from foldaway.federated.summands.publishing import joined, publish
+from foldaway.federated.summands.publishing import LEAST_GROUPS, joined, publish
 from foldaway.federated.summands.summands import Half
 from foldaway.federated.summands.words import SEED, count_of
 from foldaway.numerics.block import Floats
@@ -82,7 +82,8 @@ class Shares(Mode):
             f"{many(count_of(plan) - 1, 'sum')}, and no record. It splits each number into two random halves and sends "
             f"them once, in at most {many(len(encoded(message)), 'byte')}: one half is for {leader.url}, the other for "
             f"{helper.url}. Neither server can read a number; at the end both publish their sums, which give the "
-            "effects. There are no effects before."
+            f"effects. There are no effects before, and none unless {LEAST_GROUPS} groups, small ones "
+            f"added together, have {many(plan.privacy.smallest_cell, 'device')} of every arm (`smallest_cell`)."
         )
 
     def longest(self, plan: Plan) -> Sequence[SplitSums]:

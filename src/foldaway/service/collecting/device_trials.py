@@ -226,14 +226,22 @@ class DeviceTrials:
             IngestError: It would; nothing was changed.
         """
         mode = mode_of(plan)
-        # Noise decides that, or what devices will reply, or what two servers' sums come to.
-        if plan.release is not None or mode.replies or mode.two_servers:
+        if plan.release is not None or mode.replies:  # noise decides that, or what devices will reply
+            return
+        if mode.two_servers:
+            if (few := self._unpublished(plan)) is not None:
+                raise would_be_without_effects(plan.name, few, federated=True)
             return
         seen, (whole, _) = self.look(plan), self.whole(plan, pending=True)
         devices = seen.devices.with_reports(seen.pending, seen.out)
         told, _ = self._answers.final(plan, _candidate(whole, devices, None))
         if (why := why_none(plan, told)) is not None:
             raise would_be_without_effects(plan.name, why.rstrip("."), federated=True)
+
+    def _unpublished(self, plan: Plan) -> str | None:
+        """Why the leader of two servers may not publish its sums, from its own counts of reports."""
+        inbox = self.collector(plan)
+        return why_not(plan, inbox.account.live.settled().split) if isinstance(inbox, LeaderInbox) else None
 
     @again_after(Conflict)  # another server has committed, perhaps some of what is pending here
     def _begin(self, plan: Plan, ending: Ending) -> None:
@@ -280,7 +288,7 @@ class DeviceTrials:
         why_not_both: str | None = None
         if isinstance(collector, LeaderInbox):
             wanted = (ending := self.look(plan).ending) is not None and ending.without_effects
-            why_not_both = why_not(plan, collector.account.live.settled().split)
+            why_not_both = self._unpublished(plan)
             if why_not_both is not None and not wanted:
                 return WaitOn(why_not_both)
             why_not_both = why_not_both or finished(collector, give_up=give_up)
