@@ -29,7 +29,8 @@ def test_devices_are_invited(server: Served, tmp_path: Path) -> None:
     (tmp_path / "invited.toml").write_text(plan.to_toml())
     checked = foldaway("plan", "check", tmp_path / "invited.toml").stdout
     assert "needs an invitation" in " ".join(checked.split())
-    foldaway("trial", "create", tmp_path / "invited.toml", env=admin(server))
+    done = foldaway("trial", "create", tmp_path / "invited.toml", env=admin(server))
+    assert done.stderr.endswith("foldaway token invite invited\n")
     token = foldaway("token", "issue", "invite", "invited", env=admin(server)).stdout.strip()
     own = {"FOLDAWAY_SERVER": server.url, "FOLDAWAY_TOKEN": token}
     lines = foldaway("token", "invite", "invited", "--count", "3", env=own).stdout.splitlines()

@@ -37,9 +37,7 @@ def create(plan: PlanFile, server: Server, token: Token, ca: Authority = None, j
         print(in_lines(f"{name} {mark} exists already. {more}"))
     print(f"  ingest token  {made['ingest_token']}")
     print(f"  read token    {made['read_token']}")
-    sites = "a Device in Python" if loaded.unit is None else "foldaway site run, or a Device in Python"
-    following = f"foldaway send {name} FILE" if loaded.federated is None else sites
-    tell(f"Next, with the ingest token as FOLDAWAY_TOKEN: {following}")
+    tell(_following(loaded))
     if made.get("ledger_head") and made.get("new", True):
         print("\n" + in_lines(head_sentence(made["ledger_head"])))
 
@@ -98,3 +96,14 @@ def _print_statuses(rows: list[dict[str, Any]]) -> None:
     )
     rounded = f"{records} {devices if any(row.get('federated') for row in rows) else ''}"
     print("\n\n".join([*tables, in_lines(rounded)]))
+
+
+def _following(plan: fa.Plan) -> str:
+    """What to do once a trial is registered."""
+    if plan.federated is None:
+        return f"Next, with the ingest token as FOLDAWAY_TOKEN: foldaway send {plan.name} FILE"
+    if plan.unit is not None:
+        return f"Next, a token for each site: foldaway token issue site {plan.name} --label SITE --units MOST"
+    if plan.federated.invited:
+        return f"Next, invitations for devices, which take the ingest token too: foldaway token invite {plan.name}"
+    return "Next, give devices the ingest token."

@@ -88,7 +88,8 @@ def fold_site(
         raise RecordError(
             f"the site has {units_by_arm or 'no units at all'}, and tallies of fewer than "
             f"{least_to_publish(plan.privacy):,} units (the plan's `cohort` or `smallest_cell`) of an arm stay here: "
-            "they would say too much about each. Fold the records of several sites together."
+            "they would say too much about each. Run this again when more have come, or fold the records of several "
+            "sites together."
         )
     _require_strata(trial)
     _require_outcomes(trial)
