@@ -3,7 +3,8 @@
 # WHAT is for pip: by default this checkout, with the packages that requirements/serve.txt pins. Run it again to upgrade.
 set -eu
 here=$(cd "$(dirname "$0")/.." && pwd)
-folder=${1:?name a folder to install to}
+[ $# -ge 1 ] || { echo "Name the folder to install into: deploy/install.sh FOLDER." >&2; exit 1; }
+folder=$1
 shift
 python=${PYTHON:-python3}
 

@@ -3,7 +3,8 @@
 # What is there already stays as it is, so it is safe to run again.
 set -eu
 umask 077
-folder=${1:?name a folder for the secrets}
+[ $# -ge 1 ] || { echo "Name the folder for the secrets: deploy/secrets.sh FOLDER [HOST]." >&2; exit 1; }
+folder=$1
 host=${2:-localhost}
 mkdir -p "$folder" && chmod 700 "$folder"
 

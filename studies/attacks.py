@@ -393,7 +393,7 @@ def states_table(seed: int) -> list[list[str]]:
             who = people(PEOPLE, share, np.random.default_rng([seed, 9]))
             trial = folded(plan, who)
             if "memory" not in name:
-                trial.dumps()
+                trial.fix()
             size = len(trial.exchanged())
             found.append(audit(plan, trial.tallies))
             if share == 1:
@@ -409,7 +409,7 @@ def _adjusted_error(plan: fa.Plan, who: pd.DataFrame, *, saved: bool) -> float:
     predicted = sum(who[name].map(effect) for name, effect in effects.items()) / 2
     trial = folded(plan, who.assign(amount=predicted + rng.normal(size=len(who))))
     if saved:
-        trial.dumps()
+        trial.fix()
     row = next(r for r in effects_of(trial, False) if r.estimator in ("regression", "adjusted") and r.std_error)
     assert row.std_error is not None
     return row.std_error
