@@ -186,6 +186,21 @@ def test_a_killed_browser_goes_on(origin: str, server: Served, browser: Browser,
     again.close()
 
 
+def test_a_report_that_was_kept_is_taken_out_again(context: BrowserContext, origin: str, server: Served) -> None:
+    trial = hosted(server, "withdrawn")
+    settings = {"token": trial.token}
+    page = tab(context, origin)
+    arms = ask(page, COMPANY, trial.address, settings)
+    ask(page, OPEN, trial.address, settings)
+    ask(page, RECORD, [{"y": 1000.0}])
+    ask(page, REPORT, {"keepReport": True})
+    page = tab(context, origin)  # which finds the report where the other tab has kept it
+    ask(page, OPEN, trial.address, settings)
+    assert ask(page, "return (await window.device.withdraw()).state") in ("withdrawing", "withdrawn")
+    assert_means(trial, [(arm, float(i)) for i, arm in enumerate(arms)], 12)
+    assert ask(page, "return (await window.device.withdraw()).state") == "withdrawn"
+
+
 def test_a_second_tab_is_the_same_device(context: BrowserContext, origin: str, server: Served) -> None:
     trial = hosted(server, "tabs")
     settings = {"token": trial.token}
