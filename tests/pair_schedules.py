@@ -28,6 +28,7 @@ from foldaway.federated.summands.publishing import joined, publish
 from foldaway.federated.summands.summands import Summands
 from foldaway.federated.summands.words import packed
 from foldaway.service.collecting.answers import Answer
+from foldaway.service.collecting.device_trials import PAIRED
 from foldaway.service.database.device_table import hashed
 from foldaway.service.database.tables import NUMBERS
 from foldaway_device import Device, ServerError, StateError
@@ -252,7 +253,7 @@ class PairSchedule:
     def _settled(self) -> tuple[set[bytes], int]:
         """Whose reports the helper takes for added up once it hears from the leader, and what both sums come to."""
         leader = self.both.leader.trials.whole(self.plan)[0].split
-        row = self.both.helper.store.shards.one(self.plan.name, "main")
+        row = self.both.helper.store.shards.one(self.plan.name, PAIRED)
         helper = ServerShare.of(self.plan, row.state).split
         numbers, settled = self._used(self.both.helper), helper.follow(leader.batch + 1, leader.digest)
         if settled is not None:
@@ -302,5 +303,5 @@ def _all(plan: fa.Plan, split: Summands) -> PublishedSums:
 
 def _total(plan: fa.Plan, ours: PublishedSums, theirs: PublishedSums) -> int:
     """The sum of all records."""
-    tallies: Any = joined(plan, ours, theirs).tallies
+    tallies: Any = joined(plan, ours, theirs)[0].tallies
     return round(float(tallies.sums.totals(0).sum()))

@@ -15,9 +15,12 @@ from hypothesis import strategies as st
 
 import foldaway as fa
 from devices import device_in, wait_for
+from foldaway.effects.door import OWN
 from foldaway.errors import IngestError, MessageError, PlanError, Unavailable
 from foldaway.federated.coordinator.ending import EndRequest
 from foldaway.federated.messages import Batch, Closing, SplitSums
+from foldaway.federated.modes.share import Devices, ServerShare
+from foldaway.federated.modes.shares import Shares
 from foldaway.federated.summands.publishing import joined, publish
 from foldaway.federated.summands.sealing import KeyPair
 from foldaway.federated.summands.summands import Half, Summands
@@ -274,7 +277,7 @@ def test_groups_are_added_until_each_has_enough() -> None:
     counts = leader.reports.reshape(2, -1, ours.groups).sum(axis=1)
     finer = leader.reports.reshape(2, -1, 2 * ours.groups).sum(axis=1)
     assert counts.min() >= 10 > finer.min()
-    tallies: Any = joined(plan, ours, theirs).tallies
+    tallies: Any = joined(plan, ours, theirs)[0].tallies
     expected = clear.reshape(2, -1, ours.groups, 2).sum(axis=1)
     np.testing.assert_array_equal(tallies.sums.records[:, : ours.groups], expected[..., 0])
     np.testing.assert_allclose(tallies.sums.totals(0)[:, : ours.groups], expected[..., 1], atol=1e-6)
@@ -292,12 +295,28 @@ def test_of_a_release_each_server_adds_noise_of_its_own() -> None:
     expected = clear.reshape(2, -1, groups, 2).sum(axis=1)
     found = []
     for _ in range(30):
-        tallies: Any = joined(plan, publish(plan, leader), publish(plan, helper)).tallies
+        tallies: Any = joined(plan, publish(plan, leader), publish(plan, helper))[0].tallies
         assert tallies.released
         found.append(np.stack([tallies.sums.records, tallies.sums.totals(0)], axis=-1) - expected)
     alone = np.stack([noise_of(plan) for _ in range(30)])
     ratio = np.std(found, axis=(0, 1, 2)) / np.std(alone, axis=(0, 1, 2))
     assert np.all(np.abs(ratio - np.sqrt(2)) < 0.15), ratio
+
+
+@pytest.mark.parametrize("n", [-5, -(2**62), 10**9])
+def test_a_group_with_records_that_its_devices_cannot_have_is_left_out_and_named(n: int) -> None:
+    plan = shared(smallest_cell=1, expected_units=400)
+    leader, helper, clear = filled(plan, 400, np.random.default_rng(3))
+    words, seed = fixed(plan, n, np.array([1.0])), bytes(SEED)
+    leader.add([Half(bytes(16), 1, 5, unpacked(split(words, seed), 2))])
+    helper.add([Half(bytes(16), 1, 5, expanded(seed, 2))])
+    theirs = publish(plan, helper)
+    whole = Shares().joined(ServerShare(fa.Trial(plan), summands=leader), theirs)
+    clear[1, 5 % theirs.groups :: theirs.groups] = 0
+    means = [arm[..., 1].sum() / arm[..., 0].sum() for arm in clear]
+    effects = Shares().results(whole, Devices({"a": 200, "b": 201}, {"a": 200, "b": 201}), None, OWN)[0]
+    assert effects[0].estimate == pytest.approx(means[1] - means[0], abs=1e-6)
+    assert any(f"Group {5 % theirs.groups} of the arm b is left out" in note for note in effects.notes)
 
 
 def test_a_key_pair_comes_back_from_its_file_and_nothing_else_does() -> None:

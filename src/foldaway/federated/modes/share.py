@@ -128,6 +128,7 @@ class ServerShare:
         sites: What each site has sent last, by a random number of its own.
         out: Devices that have withdrawn, and are still in all of these; in memory only.
         summands: What one of two servers has added up, where the mode has two; the tallies are then empty.
+        impossible: Of both servers' sums, the arms and groups that are left out of the tallies.
     """
 
     def __init__(
@@ -146,6 +147,7 @@ class ServerShare:
         self._devices = [0] * len(self.plan.arms) if devices is None else list(devices)
         self._largest = [0] * len(self.plan.arms) if largest is None else list(largest)
         self.out: ServerShare | None = None
+        self.impossible: list[tuple[int, int]] = []
         two = self.plan.mode is not None and MODES[self.plan.mode].two_servers
         self.summands = Summands(self.plan) if two and summands is None else summands
         self._most: Floats | None = None  # what is not absurd next to the records here; worked out when it is needed

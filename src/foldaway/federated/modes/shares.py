@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -63,14 +64,24 @@ class Shares(Mode):
         Raises:
             StateError: They are not of the same reports.
         """
-        trial = joined(share.plan, publish(share.plan, share.split), theirs)
-        return ServerShare(trial, devices=share.devices, summands=share.summands)
+        ours, reports = publish(share.plan, share.split), share.split.reports
+        trial, impossible = joined(share.plan, ours, theirs, reports)
+        whole = ServerShare(trial, devices=share.devices, summands=share.summands)
+        whole.impossible = impossible
+        return whole
 
     def results(
         self, share: ServerShare, devices: Devices, published: Published | None, door: Door = TOLD
     ) -> tuple[Effects, None]:
-        """Those of mode sums."""
-        return SumsByGroup().results(share, devices, published, door)
+        """Those of mode sums, with a note on groups that are left out."""
+        effects, _ = SumsByGroup().results(share, devices, published, door)
+        arms = list(share.plan.arms)
+        notes = [
+            f"Group {group} of the arm {arms[arm]} is left out: its devices cannot have the number of records that "
+            "they claim together, so one of them at the least has sent wrong numbers."
+            for arm, group in share.impossible
+        ]
+        return replace(effects, notes=[*effects.notes, *notes]), None
 
     def described(self, plan: Plan) -> str:
         """The group, the numbers and the two servers."""

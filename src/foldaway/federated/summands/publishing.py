@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foldaway.errors import StateError
 from foldaway.federated.messages import PublishedSums
@@ -47,8 +48,17 @@ def publish(plan: Plan, summands: Summands) -> PublishedSums:
     return PublishedSums(summands.digest, groups, packed(words))
 
 
-def joined(plan: Plan, ours: PublishedSums, theirs: PublishedSums) -> Trial:
-    """What both servers' sums come to.
+def joined(
+    plan: Plan, ours: PublishedSums, theirs: PublishedSums, reports: NDArray[np.int64] | None = None
+) -> tuple[Trial, list[tuple[int, int]]]:
+    """What both servers' sums come to, and the arms and groups that are left out.
+
+    Args:
+        plan: The plan.
+        ours: What this server publishes.
+        theirs: What the other has published.
+        reports: How many reports there are, by arm and group. A group whose records these devices cannot have is left
+            out: else a single device that claims less than no record would empty its arm.
 
     Raises:
         StateError: They are not of the same reports.
@@ -61,10 +71,14 @@ def joined(plan: Plan, ours: PublishedSums, theirs: PublishedSums) -> Trial:
     trial = Trial(plan)
     if plan.release is not None:
         trial.publish(n.astype(np.float64), sums)
-        return trial
-    arm, group = np.nonzero(n)
+        return trial, []
+    impossible = np.zeros(n.shape, dtype=bool)
+    if reports is not None:
+        devices = _regrouped(reports, ours.groups)
+        impossible = (n < devices) | (n > devices * plan.unit_records)
+    arm, group = np.nonzero((n != 0) & ~impossible)
     trial.fold_totals(arm, group, n[arm, group], sums[arm, group])
-    return trial
+    return trial, [(int(arm), int(group)) for arm, group in np.argwhere(impossible)]
 
 
 def _groups_of(plan: Plan, summands: Summands) -> int:
