@@ -274,6 +274,24 @@ def test_a_column_of_identifiers_in_a_short_file_is_not_shown(tmp_path: Path) ->
 # foldaway plan check
 
 
+def test_planned_looks_are_said_with_their_boundaries(tmp_path: Path) -> None:
+    """Lan's and DeMets's boundaries of O'Brien-Fleming type for two looks are known to be 2.963 and 1.969."""
+    plan = fa.Plan(
+        name="looks",
+        arm="g",
+        arms={"a": 0.5, "b": 0.5},
+        outcomes=["y"],
+        unit="u",
+        federated="sums",
+        expected_units=600,
+        looks=fa.Looks(information={"units": 600}, at=[0.5, 1.0]),
+    )
+    plan.save(tmp_path / "looks.toml")
+    said = " ".join(foldaway("plan", "check", tmp_path / "looks.toml").stdout.split())
+    assert "50 % (z = 2.963), 100 % (z = 1.969). They decide on y:" in said
+    assert "Of 600 units, so many would be in each group" in said  # and nothing of any time
+
+
 def test_plan_check_says_what_the_plan_does(tmp_path: Path) -> None:
     PLAN.save(tmp_path / "plan.toml")
     done = foldaway("plan", "check", tmp_path / "plan.toml")

@@ -75,6 +75,8 @@ def dealing(plan: Plan, width: int) -> list[str]:
         [each.what, f"{each.groups:,}", number(each.units(plan), 2) if math.isfinite(each.parts) else ABSENT]
         for each in cells
     ]
-    said = f"{error} The any-time interval is tightest at {expected}. So many would be in each group:"
+    anytime = plan.looks is None and plan.federated is None  # otherwise there is none
+    tightest = f"The any-time interval is tightest at {expected}. So many" if anytime else f"Of {expected}, so many"
+    said = f"{error} {tightest} would be in each group:"
     table = text_table(["kept by arm and group", "groups", "units in each"], rows, left=1, width=width)
     return [fill(said, width, break_on_hyphens=False), table]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from textwrap import fill
 
+from foldaway.effects.looks import design_of, outcome_of
 from foldaway.effects.numbers import bytes_text
 from foldaway.effects.released import least_records, protected
 from foldaway.errors import EstimateError, many
+from foldaway.inference.looks.planned import bounds_at
 from foldaway.plan import Plan
 from foldaway.plan.analysis import errors_of, estimators_of, tallies_of
 from foldaway.plan.vocabulary import MOMENTS, ONE, REPLICATES, SUMS
@@ -33,7 +35,7 @@ def summary(plan: Plan, more: Sequence[str] = ()) -> str:
     """
     estimators = [[name, ", ".join(errors_of(plan, name))] for name in estimators_of(plan)]
     estimand = [] if plan.estimand is None else plan.estimand.attributes.items()
-    paragraphs = (*_bootstrap(plan), *_release(plan), *more, _arms(plan), _faults(plan), *_kept(plan))
+    paragraphs = (*_looks(plan), *_bootstrap(plan), *_release(plan), *more, _arms(plan), _faults(plan), *_kept(plan))
     return "\n\n".join(
         [
             fill(f"{plan.name} is a valid plan.", WIDTH, break_on_hyphens=False),
@@ -44,6 +46,21 @@ def summary(plan: Plan, more: Sequence[str] = ()) -> str:
             *(fill(paragraph, WIDTH, break_on_hyphens=False) for paragraph in paragraphs),
             f"Fingerprint: {plan.fingerprint}",
         ]
+    )
+
+
+def _looks(plan: Plan) -> Iterator[str]:
+    """When looks are planned, and what an effect must pass at each, if it is taken as planned."""
+    if plan.looks is None:
+        return
+    arms = len(plan.arms) - 1 if plan.correction == "holm" else 1
+    bounds = bounds_at(design_of(plan), plan.looks.at, last=True, tests=arms)
+    among = f" The error rate is divided among {arms:,} arms." if arms > 1 else ""
+    looks = (f"{100 * at:g} % (z = {upper:.3f})" for at, upper in zip(plan.looks.at, bounds.upper, strict=True))
+    yield (
+        f"Looks are planned with these shares of the information: {', '.join(looks)}. They decide on "
+        f"{outcome_of(plan).name}: an effect beyond the boundary in brackets is shown. If a look has another share, "
+        f"its boundary follows from that.{among}"
     )
 
 
