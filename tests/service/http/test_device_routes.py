@@ -129,7 +129,7 @@ def test_while_a_trial_is_open_nobody_is_missing_and_what_is_pending_is_said(ser
         assert trial.post("moments" if scores else "reports", encoded(message)).status_code == 200
     status = trial.foldaway("status")
     assert re.search(rf"open-{mode}\s+open\s+0\s+5\s+0\n", status)
-    assert "records  cohort  left out" in status
+    assert "records  cohort  left out at end" in status
     assert columns(status) == ["enrolled", *(["with moments", "replied"] if scores else ["reported"]), "not yet"]
     assert "Counts of devices are rounded too, unless you have an admin token." in " ".join(status.split())
     assert f"{'Messages with moments' if scores else 'Reports'} that wait for their cohort" in status

@@ -89,7 +89,7 @@ def _print_statuses(rows: list[dict[str, Any]]) -> None:
         ]
         if cells:
             names = ["trial", *(["team"] if teams else []), "status"]
-            tables.append(text_table([*names, heading, "cohort", "left out"], cells, left=len(names)))
+            tables.append(text_table([*names, heading, "cohort", "left out at end"], cells, left=len(names)))
     devices = "Counts of devices are rounded too, unless you have an admin token."
     records = (
         "Counts of records are rounded, and in effects each arm's by itself, so that their sum may differ a little."
