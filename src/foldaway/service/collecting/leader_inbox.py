@@ -89,8 +89,11 @@ class LeaderInbox(DeviceInbox):
     def finish(self) -> None:
         """Commit all that waits: the trial ends with it, and nothing of it is kept."""
         self._place.last = True
-        while self.pending or self.arrivals.waiting or self.arrivals.leaving:
-            self._without_left_out(self.account.commit)
+        try:
+            while self.pending or self.arrivals.waiting or self.arrivals.leaving:
+                self._without_left_out(self.account.commit)
+        finally:
+            self._place.last = False  # if the end fails, the trial goes on
         if self._left_by_helper:
             self._shards.leave_out(self.plan.name, self.shard, len(self._left_by_helper))
             self._left_by_helper.clear()
