@@ -11,6 +11,7 @@ import pytest
 
 import foldaway as fa
 from commands import foldaway
+from foldaway.effects.read_flow import at_the_end
 from foldaway.errors import PlanError
 from foldaway.plan import Flow
 from plans import replaced
@@ -174,3 +175,18 @@ def test_a_plan_says_what_is_wrong_with_its_baseline(settings: dict[str, Any], f
     with pytest.raises(PlanError) as refused:
         replaced(PLAN, **settings)
     assert fault in str(refused.value)
+
+
+def test_of_few_who_received_the_treatment_others_are_told_nothing_at_the_end_either() -> None:
+    got = np.tile([0.0, 1.0], 200)
+    got[[0, 2]] = 1
+    plan = fa.Plan(name="demo", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], received="got", flow={})
+    trial = fa.Trial(plan)
+    trial.fold({"g": ["a", "b"] * 200, "y": np.arange(400.0), "got": got})
+    exact = trial.effects()
+    assert exact.flow is not None
+    assert [arm.received for arm in exact.flow.arms] == [2, 200]
+    told = at_the_end(trial.told(), exact).flow
+    assert told is not None
+    assert told.exact
+    assert [arm.received for arm in told.arms] == [None, None]

@@ -76,8 +76,18 @@ def with_flow(effects: Effects, flow: Flow) -> Effects:
 
 
 def at_the_end(told: Effects, exact: Effects) -> Effects:
-    """What others are told once a trial has ended: the diagram's counts are exact then, and no later answer follows."""
-    return replace(told, flow=exact.flow)
+    """What others are told once a trial has ended: the diagram's counts are exact then, and no later answer follows.
+
+    Who received a treatment is a value of the records: where fewer than `smallest_cell` of an arm did, or did not, that
+    stays untold.
+    """
+    if told.flow is None or exact.flow is None:
+        return told
+    arms = [
+        own if shown.received is not None else msgspec.structs.replace(own, received=None)
+        for own, shown in zip(exact.flow.arms, told.flow.arms, strict=True)
+    ]
+    return replace(told, flow=msgspec.structs.replace(exact.flow, arms=arms))
 
 
 def received_of(plan: Plan, sums: Sums, door: Door) -> dict[str, int] | None:
