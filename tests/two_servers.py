@@ -14,7 +14,7 @@ import foldaway as fa
 from devices import device_in
 from foldaway.errors import FoldawayError
 from foldaway.federated.coordinator.ending import EndRequest
-from foldaway.federated.messages import Batch, Closing, decoded, new_number
+from foldaway.federated.messages import Closing, ReportBatch, decoded, new_number
 from foldaway.federated.summands.publishing import LEAST_GROUPS
 from foldaway.federated.summands.sealing import KeyPair, Role
 from foldaway.plan.arms import device_group, public_arm
@@ -121,7 +121,7 @@ class TwoServers:
             desk = trials.helper(self.plan.name)
             found: Any
             if what == "batches":
-                found = desk.add(decoded(data, Batch, most=None))
+                found = desk.add(decoded(data, ReportBatch, most=None))
             else:
                 found = desk.close(decoded(data, Closing, most=None))
         except FoldawayError as error:

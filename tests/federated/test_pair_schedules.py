@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from foldaway.federated.summands.summands import Candidate, Summands
+from foldaway.federated.summands.summands import HeldBatch, Summands
 from pair_schedules import PairSchedule, PairTale
 from postgres import quick_folder
 
@@ -35,7 +35,7 @@ def test_a_helper_that_takes_any_batch_for_the_leaders_shows(monkeypatch: pytest
     """Teeth: without the digest, a batch stays that the leader has not added up, because it crashed or was refused."""
     follow = Summands.follow
 
-    def careless(self: Summands, batch: int, after: bytes) -> Candidate | None:
+    def careless(self: Summands, batch: int, after: bytes) -> HeldBatch | None:
         return follow(self, batch, self.candidates[0].digest if batch == self.batch + 2 and self.candidates else after)
 
     monkeypatch.setattr(Summands, "follow", careless)

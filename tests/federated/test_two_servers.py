@@ -18,9 +18,9 @@ from devices import device_in, wait_for
 from foldaway.effects.door import OWN
 from foldaway.errors import IngestError, MessageError, PlanError, Unavailable
 from foldaway.federated.coordinator.ending import EndRequest
-from foldaway.federated.messages import Batch, Closing, SplitSums
+from foldaway.federated.messages import Closing, ReportBatch, SplitSums
 from foldaway.federated.modes.share import Devices, ServerShare
-from foldaway.federated.modes.shares import Shares
+from foldaway.federated.modes.shares import SumsInShares
 from foldaway.federated.summands.publishing import joined, publish
 from foldaway.federated.summands.sealing import KeyPair
 from foldaway.federated.summands.summands import Half, Summands
@@ -150,9 +150,9 @@ def test_nobody_but_the_leader_is_answered_and_nothing_twice(tmp_path: Path) -> 
     desk = both.helper.trials.helper(both.plan.name)
     digest = both.leader.trials.whole(both.plan)[0].split.digest
     with pytest.raises(MessageError, match="a cohort of devices"):
-        desk.add(Batch(3, digest, []))
+        desk.add(ReportBatch(3, digest, []))
     with pytest.raises(IngestError, match="restored from an old"):
-        desk.add(Batch(9, digest, []))
+        desk.add(ReportBatch(9, digest, []))
 
 
 def test_the_helper_takes_no_devices_and_ends_nothing_by_mistake(tmp_path: Path) -> None:
@@ -311,10 +311,10 @@ def test_a_group_with_records_that_its_devices_cannot_have_is_left_out_and_named
     leader.add([Half(bytes(16), 1, 5, unpacked(split(words, seed), 2))])
     helper.add([Half(bytes(16), 1, 5, expanded(seed, 2))])
     theirs = publish(plan, helper)
-    whole = Shares().joined(ServerShare(fa.Trial(plan), summands=leader), theirs)
+    whole = SumsInShares().joined(ServerShare(fa.Trial(plan), summands=leader), theirs)
     clear[1, 5 % theirs.groups :: theirs.groups] = 0
     means = [arm[..., 1].sum() / arm[..., 0].sum() for arm in clear]
-    effects = Shares().results(whole, Devices({"a": 200, "b": 201}, {"a": 200, "b": 201}), None, OWN)[0]
+    effects = SumsInShares().results(whole, Devices({"a": 200, "b": 201}, {"a": 200, "b": 201}), None, OWN)[0]
     assert effects[0].estimate == pytest.approx(means[1] - means[0], abs=1e-6)
     assert any(f"Group {5 % theirs.groups} of the arm b is left out" in note for note in effects.notes)
 

@@ -119,7 +119,7 @@ class HelpersHalf(DeviceMessage, frozen=True, forbid_unknown_fields=True):
     helper: Numbers
 
 
-class Batch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ReportBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Reports that the leader asks the helper to add up, in mode shares.
 
     Attributes:

@@ -39,10 +39,10 @@ def test_devices_of_all_packages_are_in_one_trial(
 ) -> None:
     (tmp_path / "shop").mkdir()
     with shop(tmp_path / "shop", node_package) as origin:
-        in_one_trial(tmp_path, served_from, node_package, browser, origin)
+        assert_one_trial(tmp_path, served_from, node_package, browser, origin)
 
 
-def in_one_trial(tmp_path: Path, served_from: Nursery, node_package: Path, browser: Browser, origin: str) -> None:
+def assert_one_trial(tmp_path: Path, served_from: Nursery, node_package: Path, browser: Browser, origin: str) -> None:
     """Devices of Python, Node and a page of another origin."""
     flags = ("--role", "leader", "--allow-origin", origin)
     leader = Served(tmp_path / "leader", served_from, *flags, unrounded=True)

@@ -12,13 +12,13 @@ from foldaway.federated.messages import MOST_BYTES, encoded
 from foldaway.federated.modes.mode import Mode, SiteMode, longest_arm
 from foldaway.federated.modes.one_round import Delta, OneMessage
 from foldaway.federated.modes.scores import ScoresAtTheEnd
-from foldaway.federated.modes.shares import Shares
+from foldaway.federated.modes.shares import SumsInShares
 from foldaway.federated.modes.sums import SumsByGroup
 from foldaway.keeping import cohort
 from foldaway.plan import Plan
 from foldaway.tallies import empty_holding
 
-_MODES = (OneMessage(), ScoresAtTheEnd(), Delta(), SumsByGroup(), Shares())
+_MODES = (OneMessage(), ScoresAtTheEnd(), Delta(), SumsByGroup(), SumsInShares())
 
 MODES: dict[str, Mode] = {mode.name: mode for mode in _MODES}
 """Every mode by its name in a plan."""

@@ -25,7 +25,7 @@ OVERHEAD = 65 + 16
 """How many bytes a seal adds (`summands.sealing`): the encapsulated key, and the tag."""
 
 
-class Shares(Mode):
+class SumsInShares(Mode):
     """A device keeps a count and sums. No server sees them: not its own, which is one half, nor the other's."""
 
     name = "shares"

@@ -45,7 +45,7 @@ class Half(NamedTuple):
         return self.number + self.arm.to_bytes(2, "big") + self.group.to_bytes(2, "big")
 
 
-class Candidate(msgspec.Struct, frozen=True, array_like=True):
+class HeldBatch(msgspec.Struct, frozen=True, array_like=True):
     """A batch that the leader may have added up: what it adds, and the reports that it adds and takes out."""
 
     digest: bytes
@@ -62,7 +62,7 @@ class SummandsState(msgspec.Struct, array_like=True):
     digest: bytes
     words: bytes
     reports: bytes
-    candidates: list[Candidate]
+    candidates: list[HeldBatch]
 
 
 class Summands:
@@ -81,7 +81,7 @@ class Summands:
         self.batch, self.digest = 0, sha256(f"foldaway shares\n{plan.fingerprint}".encode()).digest()
         self.words: Words = np.zeros((arms, groups, count_of(plan)), dtype=np.uint64)
         self.reports: NDArray[np.int64] = np.zeros((arms, groups), dtype=np.int64)
-        self.candidates: list[Candidate] = []
+        self.candidates: list[HeldBatch] = []
 
     @classmethod
     def loads(cls, data: object, plan: Plan) -> Self:
@@ -131,7 +131,7 @@ class Summands:
 
     # Of the helper.
 
-    def follow(self, batch: int, after: bytes) -> Candidate | None:
+    def follow(self, batch: int, after: bytes) -> HeldBatch | None:
         """Take for added up what the leader has before a batch of this number; what is so from now on.
 
         Raises:
@@ -161,6 +161,6 @@ class Summands:
             apart.words[...], apart.reports[...] = 0, 0
             apart.add(halves, out)
             numbers = ([half.number for half in each] for each in (halves, out))
-            made = Candidate(digest, packed(apart.words), apart.reports.astype("<i8").tobytes(), *numbers)
+            made = HeldBatch(digest, packed(apart.words), apart.reports.astype("<i8").tobytes(), *numbers)
             self.candidates = [*self.candidates, made][-_MOST_CANDIDATES:]
         return digest

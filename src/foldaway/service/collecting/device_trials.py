@@ -36,7 +36,7 @@ from foldaway.federated.coordinator.ending import (
 from foldaway.federated.messages import Closing, Kind, PublishedCoefficients, PublishedSums, Received
 from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.share import Devices, ServerShare
-from foldaway.federated.modes.shares import Shares
+from foldaway.federated.modes.shares import SumsInShares
 from foldaway.federated.replies.published import Published
 from foldaway.federated.summands.publishing import why_not
 from foldaway.inference.rounding import round_count
@@ -452,7 +452,7 @@ def closed(partner: Partner, share: ServerShare, *, publish: bool) -> ServerShar
         with suppress(FoldawayError):  # then the helper's administrator ends it there
             partner.ask("closing", closing, NoneType)
         return share
-    assert isinstance(mode, Shares)
+    assert isinstance(mode, SumsInShares)
     return mode.joined(share, partner.ask("closing", closing, PublishedSums))
 
 

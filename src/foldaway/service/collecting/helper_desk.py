@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from foldaway.errors import Conflict, IngestError, MessageError, TrialEnded
-from foldaway.federated.messages import Agreed, Batch, Closing, HelpersHalf, PublishedSums
+from foldaway.federated.messages import Agreed, Closing, HelpersHalf, PublishedSums, ReportBatch
 from foldaway.federated.modes.share import Devices, ServerShare
 from foldaway.federated.summands.publishing import publish, why_not
 from foldaway.federated.summands.summands import Half
@@ -30,7 +30,7 @@ class HelperDesk:
         self._store, self._plan, self._shard = store, plan, shard
         self._answers, self._partner = answers, partner
 
-    def add(self, batch: Batch) -> Agreed:
+    def add(self, batch: ReportBatch) -> Agreed:
         """Add a batch up, beside what is settled; what was asked before is answered as before.
 
         Raises:

@@ -13,7 +13,7 @@ from functools import partial
 from foldaway.account.account import Durable
 from foldaway.account.pace import Pace
 from foldaway.errors import Conflict, FoldawayError, IngestError, MessageError, StateError, Unavailable, instead_of
-from foldaway.federated.messages import Agreed, Batch, HelpersHalf, Kind, SplitSums, Stage
+from foldaway.federated.messages import Agreed, HelpersHalf, Kind, ReportBatch, SplitSums, Stage
 from foldaway.federated.modes.share import ServerShare
 from foldaway.federated.replies.published import Published
 from foldaway.federated.summands.summands import Half
@@ -31,7 +31,7 @@ from foldaway.service.database.store import Store
 _MOST_WAITING = 100_000
 
 
-class LeftOut(FoldawayError):
+class NotTaken(FoldawayError):
     """The helper does not take some of a batch, so none of it was added up."""
 
     def __init__(self, numbers: Iterable[bytes]) -> None:
@@ -54,18 +54,18 @@ class AgreedStore(DeviceStore):
 
         Raises:
             Conflict: Another process of this server has written in between; nothing was written.
-            LeftOut: The helper does not take some of it; nothing was written.
+            NotTaken: The helper does not take some of it; nothing was written.
             Unavailable: The helper cannot be reached, or refuses.
         """
         if self._shards.one(self._plan.name, self._shard).version != was.version:
             raise Conflict("another process of the leader has added reports up; those not yet durable must come again.")
         before = was.tallies.split
         (numbers, halves, reports), (_, gone, out) = map(_apart, (reached.waiting, reached.leaving))
-        batch = Batch(before.batch + 1, before.digest, reports, out, self.last)
+        batch = ReportBatch(before.batch + 1, before.digest, reports, out, self.last)
         with instead_of(IngestError, lambda refused: Unavailable(str(refused))):  # which no device is to blame for
             agreed = self._partner.ask("batches", batch, Agreed)
         if agreed.left_out:
-            raise LeftOut(numbers[place] for place in agreed.left_out if 0 <= place < len(numbers))
+            raise NotTaken(numbers[place] for place in agreed.left_out if 0 <= place < len(numbers))
         if agreed.digest != before.after(halves, gone):
             raise StateError("the helper has added up other reports than the leader has sent.")
         now = tallies.copy()
@@ -101,7 +101,7 @@ class LeaderInbox(DeviceInbox):
     def _without_left_out(self, commit: Callable[[], None]) -> None:
         try:
             commit()
-        except LeftOut as left_out:
+        except NotTaken as left_out:
             arrivals = self.arrivals
             self._left_by_helper |= left_out.numbers
             self.account.fall_back()

@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from foldaway.errors import IngestError, Unavailable, instead_of
-from foldaway.federated.messages import Batch, Closing, DeviceMessage
+from foldaway.federated.messages import Closing, DeviceMessage, ReportBatch
 from foldaway.federated.modes import mode_of
 from foldaway.federated.summands.sealing import KeyPair, Role, info_of, mac
 from foldaway.plan import Plan
@@ -52,7 +52,7 @@ class Partner:
 
     # Of the leader.
 
-    def ask(self, what: Asks, body: Batch | Closing, answer: type[T]) -> T:
+    def ask(self, what: Asks, body: ReportBatch | Closing, answer: type[T]) -> T:
         """Ask the helper.
 
         Raises:

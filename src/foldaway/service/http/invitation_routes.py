@@ -22,7 +22,7 @@ class Invitations(msgspec.Struct, frozen=True):
     invitations: list[str]
 
 
-class Count(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class InvitationCount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How many are wanted."""
 
     count: Annotated[int, msgspec.Meta(ge=1, le=MOST)]
@@ -39,7 +39,7 @@ def invitation_routes(access: Access, patience: float) -> list[Any]:
         text = await read_text(request, ("application/json",), _MOST_BYTES, patience)
         form = IngestError(400, f'send {{"count": N}}, with N from 1 to {MOST:,}.')
         with instead_of((msgspec.ValidationError, msgspec.DecodeError), form):
-            wanted = msgspec.json.decode(text, type=Count)
+            wanted = msgspec.json.decode(text, type=InvitationCount)
         return Invitations(await thread.run(table.invite, name, wanted.count))
 
     return [invite]

@@ -11,14 +11,14 @@ from litestar import Response, post
 from litestar.params import HeaderParameter
 
 from foldaway.errors import IngestError
-from foldaway.federated.messages import MEDIA_TYPE, Batch, Closing, decoded
+from foldaway.federated.messages import MEDIA_TYPE, Closing, ReportBatch, decoded
 from foldaway.service.collecting.helper_desk import HelperDesk
 from foldaway.service.collecting.pair import Asks
 from foldaway.service.collecting.posting import HEADER
 from foldaway.service.http.access import Access, Name
 from foldaway.service.http.bodies import Asked, read_body, require_kind
 
-T = TypeVar("T", Batch, Closing)
+T = TypeVar("T", ReportBatch, Closing)
 
 # The hash of the body, and what proves it to be the leader's.
 Proof = Annotated[str, HeaderParameter(name=HEADER)]
@@ -52,6 +52,6 @@ def pair_routes(access: Access, patience: float) -> list[Any]:
         return take
 
     return [
-        route("batches", Batch, HelperDesk.add),
+        route("batches", ReportBatch, HelperDesk.add),
         route("closing", Closing, HelperDesk.close),
     ]
