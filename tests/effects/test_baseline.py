@@ -107,6 +107,11 @@ def test_others_are_told_rounded_numbers_and_none_of_a_few() -> None:
     rare = [row for row in one if row.level == "III"]
     assert rare
     assert all(row.count is row.share is row.n is None and "fewer than 10" in (row.why or "") for row in rare)
+    for arm in PLAN.arms:  # the hidden level does not follow from the others and the whole
+        stages = [row for row in one if (row.column, row.arm) == ("stage", arm)]
+        hidden = [row.level for row in stages if row.count is None]
+        assert len(hidden) == 2
+        assert (rows[rows["arm"] == arm]["stage"].isin(hidden)).sum() >= PLAN.privacy.smallest_cell
     pressures = [row for row in one if row.column == "pressure"]
     exact = [row for row in folded(PLAN, rows).effects().baseline if row.column == "pressure"]
     for told, row in zip(pressures, exact, strict=True):
@@ -114,6 +119,14 @@ def test_others_are_told_rounded_numbers_and_none_of_a_few() -> None:
         assert row.std_dev is not None
         assert row.n is not None
         assert told.mean == pytest.approx(row.mean, abs=row.std_dev / np.sqrt(row.n) / 4)
+
+
+def test_others_do_not_see_whether_anybody_has_another_value_than_0_and_1() -> None:
+    rows = patients()
+    other = rows.copy()
+    other.loc[0, "smokes"] = 2.0
+    one, two = ([r for r in folded(PLAN, each).told().baseline if r.column == "smokes"] for each in (rows, other))
+    assert all(row.count is None and row.mean is not None for row in (*one, *two))
 
 
 def test_the_flow_counts_everyone_once_and_is_exact_at_the_end(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ comparing the distribution of baseline covariates between treatment groups", Sta
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -21,25 +21,59 @@ from foldaway.tallies.sums import Sums
 # Squares that are the sums themselves, up to rounding, are of zeros and ones.
 _BINARY = 1e-9
 
+Cell = tuple[str, str, str]
+"""A column, its level and an arm."""
+
 
 def baseline_of(plan: Plan, sums: Sums | None, door: Door) -> BaselineTable:
     """The table from the sums of the plan's traits; for others rounded, and withheld where it would be of few."""
     if sums is None:
         return BaselineTable()
+    traits = [
+        list(_arms(plan, sums, place, column, level, by_value=not door.others))
+        for place, (column, level) in enumerate(plan.traits)
+    ]
+    hidden = _hidden(plan, [row for trait in traits for row, _ in trait]) if door.others else frozenset[Cell]()
     rows = []
-    for place, (column, level) in enumerate(plan.traits):
-        exact = _arms(plan, sums, place, column, level)
-        arms = [_told(plan, row, carriers) if door.others else row for row, carriers in exact]
+    for trait in traits:
+        arms = [_told(plan, row, carriers, hidden) if door.others else row for row, carriers in trait]
         rows += [msgspec.structs.replace(row, std_difference=_apart(row, arms[0])) for row in arms]
     return BaselineTable(rows)
 
 
-def _arms(plan: Plan, sums: Sums, place: int, column: str, level: str | None) -> Iterator[tuple[BaselineRow, float]]:
-    """The arms' rows, exactly, each with how many people carry the trait."""
+def _hidden(plan: Plan, rows: Sequence[BaselineRow]) -> frozenset[Cell]:
+    """The levels, by arm, of which others are told nothing.
+
+    Levels of one column add up to everybody, so that one alone would follow from the others: further ones are hidden,
+    the rarest first, until those that are hidden are of enough people together.
+    """
+    least, found = plan.privacy.smallest_cell, set[Cell]()
+    columns: dict[tuple[str, str], list[BaselineRow]] = {}
+    for row in rows:
+        if row.count is not None:
+            columns.setdefault((row.column, row.arm), []).append(row)
+    for levels in columns.values():
+        rarest = sorted(levels, key=lambda row: row.count or 0)
+        few = [row for row in rarest if min(row.count or 0, (row.n or 0) - (row.count or 0)) < least]
+        others = [row for row in rarest if row not in few]
+        while few and others and (len(few) == 1 or sum(row.count or 0 for row in few) < least):
+            few.append(others.pop(0))
+        found |= {(row.column, row.level, row.arm) for row in few}
+    return frozenset(found)
+
+
+def _arms(
+    plan: Plan, sums: Sums, place: int, column: str, level: str | None, *, by_value: bool
+) -> Iterator[tuple[BaselineRow, float]]:
+    """The arms' rows, exactly, each with how many people carry the trait.
+
+    Whether a numeric column has only zeros and ones is looked at for the owner alone: to others it would tell whether
+    anybody has another value.
+    """
     n, total = sums.counts(place)[:, 0], sums.totals(place)[:, 0]
     spread, everyone = sums.square[:, place], sums.records[:, 0]
     about_zero = spread + np.divide(total**2, n, out=np.zeros(len(n)), where=n > 0)
-    binary = level is not None or bool(np.all(np.abs(about_zero - total) <= _BINARY * np.maximum(n, 1)))
+    binary = level is not None or (by_value and bool(np.all(np.abs(about_zero - total) <= _BINARY * np.maximum(n, 1))))
     carriers = np.divide(sums.absolute[:, place] ** 2, about_zero, out=np.zeros(len(n)), where=about_zero > 0)
     for arm, name in enumerate(plan.arms):
         having = int(n[arm])
@@ -53,24 +87,22 @@ def _arms(plan: Plan, sums: Sums, place: int, column: str, level: str | None) ->
         yield row, float(carriers[arm])
 
 
-def _told(plan: Plan, row: BaselineRow, carriers: float) -> BaselineRow:
+def _told(plan: Plan, row: BaselineRow, carriers: float, hidden: frozenset[Cell]) -> BaselineRow:
     """The row as others are told."""
     assert row.n is not None
     assert row.missing is not None
     least = plan.privacy.smallest_cell
     missing = None if 0 < row.missing < least else round_count(row.missing)
     bare = BaselineRow(column=row.column, level=row.level, arm=row.arm, missing=missing)
-    few = row.n < least or (row.count is not None and min(row.count, row.n - row.count) < least)
-    if few:
-        return msgspec.structs.replace(bare, why=f"fewer than {least} of the arm have this, or fewer do not.")
+    if row.n < least or (row.column, row.level, row.arm) in hidden:
+        why = f"fewer than {least} of the arm have this, or fewer do not, or it would tell how many have another level."
+        return msgspec.structs.replace(bare, why=why)
     n = round_count(row.n)
     bare = msgspec.structs.replace(bare, n=n)
     if row.count is not None:
         count = min(round_count(row.count), n)
         share = count / n
         bare = msgspec.structs.replace(bare, count=count, share=share)
-        if row.mean is not None:
-            bare = msgspec.structs.replace(bare, mean=share, std_dev=math.sqrt(share * (1 - share)))
     elif row.mean is not None and row.std_dev is not None:
         coarse = coarseness(np.array(carriers if carriers else ENOUGH_CARRIERS))
         error = float(coarse_error(np.array(row.std_dev / math.sqrt(row.n)), coarse))
