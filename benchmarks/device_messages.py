@@ -9,6 +9,7 @@ stores enrolments at once, and reports on a tick once a cohort has come.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import tempfile
 import time
@@ -47,7 +48,7 @@ from served import Served
 LIMIT = 0.5
 AIM = 3_000  # messages a second
 CONNECTIONS = 64
-DEVICES = 20_000
+DEVICES = int(os.environ.get("DEVICES", "20000"))
 
 
 class Load(NamedTuple):
