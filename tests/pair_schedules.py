@@ -10,10 +10,9 @@ Device i has one record, 2^i. So the sum of all says who is in it.
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ from foldaway_device.floats import from_base64
 from foldaway_device.plan import read_plan
 from foldaway_device.state import MemoryStore
 from in_process import DirectLink
-from schedules import FragileStore, Inline, Killed
+from schedules import FragileStore, Inline, Killed, Seen
 from two_servers import GROUPS, OneServer, TwoServers, device_of, shared
 
 DEVICES = 2 * GROUPS
@@ -47,27 +46,14 @@ class LeaderDied(BaseException):
 
 
 @dataclass
-class PairTale:
-    """What became of the devices of some schedules.
+class PairTale(Seen):
+    """What became of the devices of some schedules; those are counted that are in both servers' sums, once.
 
     Attributes:
-        counted: Devices that are in both servers' sums, once.
         published: Schedules whose trials had effects.
-        wrong: What must not be, a sentence each.
-        events: What has happened, by kind.
     """
 
-    schedules: int = 0
-    devices: int = 0
-    counted: int = 0
     published: int = 0
-    wrong: list[str] = field(default_factory=list)
-    events: Counter[str] = field(default_factory=Counter)
-
-    def __iadd__(self, other: PairTale) -> PairTale:
-        for name in ("schedules", "devices", "counted", "published", "wrong", "events"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        return self
 
 
 def plan_of(cohort: int) -> fa.Plan:

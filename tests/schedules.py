@@ -16,9 +16,9 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -49,15 +49,13 @@ class Killed(BaseException):
 
 
 @dataclass
-class Tale:
-    """What became of the devices of some schedules.
+class Seen:
+    """What every kind of schedule tells.
 
     Attributes:
         schedules: How many there were.
         devices: Devices that have recorded something.
         counted: Those that are in the final answer once.
-        missing: Those that are reported missing.
-        never: Those that the coordinator never heard of.
         wrong: What must not be, a sentence each.
         events: What has happened, by kind.
     """
@@ -65,20 +63,26 @@ class Tale:
     schedules: int = 0
     devices: int = 0
     counted: int = 0
-    missing: int = 0
-    never: int = 0
     wrong: list[str] = field(default_factory=list)
     events: Counter[str] = field(default_factory=Counter)
 
-    def __iadd__(self, other: Tale) -> Tale:
-        self.schedules += other.schedules
-        self.devices += other.devices
-        self.counted += other.counted
-        self.missing += other.missing
-        self.never += other.never
-        self.wrong += other.wrong
-        self.events += other.events
+    def __iadd__(self, other: Self) -> Self:
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
         return self
+
+
+@dataclass
+class Tale(Seen):
+    """What became of the devices of some schedules.
+
+    Attributes:
+        missing: Devices that are reported missing.
+        never: Those that the coordinator never heard of.
+    """
+
+    missing: int = 0
+    never: int = 0
 
 
 Done = TypeVar("Done")

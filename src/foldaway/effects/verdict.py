@@ -16,7 +16,7 @@ import msgspec
 from foldaway.effects.effect import Effect
 from foldaway.effects.findings import Findings
 from foldaway.effects.headline import Comparison, comparisons
-from foldaway.effects.looks_taken import GO_ON, UNSHOWN
+from foldaway.effects.looks_taken import GO_ON, UNSHOWN, Found
 from foldaway.inference.intervals import corrected, critical
 from foldaway.inference.rounding import two_digits
 from foldaway.plan import Outcome
@@ -31,13 +31,7 @@ Word = Literal[
     "alike",
     "not decided yet",
     "no verdict",
-    "stop for benefit",
-    "stop for harm",
-    "stop, it is higher",
-    "stop, it is lower",
-    "stop for futility",
-    "not shown",
-    "go on",
+    Found,
 ]
 
 UNDECIDED: Word = "not decided yet"

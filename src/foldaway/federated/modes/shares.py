@@ -17,12 +17,9 @@ from foldaway.federated.modes.sums import SumsByGroup
 from foldaway.federated.replies.published import Published
 from foldaway.federated.summands.publishing import LEAST_GROUPS, joined, publish
 from foldaway.federated.summands.summands import Half
-from foldaway.federated.summands.words import SEED, count_of
+from foldaway.federated.summands.words import OVERHEAD, SEED, count_of
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
-
-OVERHEAD = 65 + 16
-"""How many bytes a seal adds (`summands.sealing`): the encapsulated key, and the tag."""
 
 
 class SumsInShares(Mode):

@@ -22,9 +22,6 @@ from foldaway.errors import MessageError, PlanError, instead_of
 
 Role = Literal["leader", "helper"]
 
-OVERHEAD = 65 + 16
-"""How many bytes a seal adds: the encapsulated key, and the tag."""
-
 _CURVE = ec.SECP256R1()
 _SUITE = Suite(KEM.P256, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 

@@ -20,6 +20,9 @@ from foldaway.plan.fixed_point import bits_of
 Words = NDArray[np.uint64]
 
 SEED: Final = 32
+
+OVERHEAD = 65 + 16
+"""How many bytes a seal adds: the encapsulated key, and the tag."""
 _LITTLE = np.dtype("<u8")
 
 
