@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from scipy.special import chdtrc
 
 import foldaway as fa
 from foldaway.inference.levels import difference_of
@@ -81,12 +82,12 @@ def test_weighted_curves_and_scores_have_robust_errors() -> None:
     at = np.s_[:, [70, 90, 104]]
     assert survival[at].ravel() == pytest.approx(TRUTHS["weighted_survival"], rel=1e-9)
     assert error[at].ravel() == pytest.approx(TRUTHS["weighted_survival_std_error"], rel=1e-9)
-    found = contrast_of_records(whole, squares)
+    found = contrast_of_records(whole.by_stratum(), squares.by_stratum())
     assert [found.observed - found.expected, found.variance] == pytest.approx(TRUTHS["weighted_log_rank"], rel=1e-9)
 
 
 def test_the_log_rank_test_is_that_of_all_rows() -> None:
-    found = contrast_of_records(Exited.of(exits().counts).total())
+    found = contrast_of_records(Exited.of(exits().counts).total().by_stratum())
     statistic = (found.observed - found.expected) ** 2 / found.variance
     assert [found.observed, found.expected, found.variance, statistic, found.p_value] == pytest.approx(
         TRUTHS["log_rank"], rel=1e-9
@@ -94,13 +95,69 @@ def test_the_log_rank_test_is_that_of_all_rows() -> None:
 
 
 def test_clustered_tests_are_those_of_groups_of_rows() -> None:
-    found = contrast_by_group(Exited.of(exits(groups=16).counts))
+    found = contrast_by_group(Exited.of(exits(groups=16).counts).by_stratum())
     assert [found.observed - found.expected, found.variance] == pytest.approx(TRUTHS["clustered_log_rank"], rel=1e-9)
     assert [found.log_ratio, np.sqrt(found.log_variance)] == pytest.approx(TRUTHS["mantel_haenszel"], rel=1e-9)
 
 
+def within_strata(*, groups: int = 1, weighted: bool = False) -> tuple[Exited, Exited | None]:
+    """The rats by quarter of the litters, the arms of a quarter side by side; and squares of weights."""
+    rows = rats()
+    empty = Histogram.empty(HistogramShape(8, groups, EVERY_WEEK.number, weighted))
+    held = empty.fold(
+        (2 * rows["stratum"] + rows["rx"]).astype(np.int8),
+        EVERY_WEEK.codes(rows),
+        rows["group"].astype(np.uint64) if groups > 1 else None,
+        rows["weight"] if weighted else None,
+    )
+    squares = None if held.squares is None else Exited.of(held.squares).by_stratum(4)
+    return Exited.of(held.counts).by_stratum(4), squares
+
+
+def test_tests_within_strata_are_those_of_all_rows() -> None:
+    found = contrast_of_records(within_strata()[0].total())
+    statistic = (found.observed - found.expected) ** 2 / found.variance
+    assert [found.observed, found.expected, found.variance, statistic] == pytest.approx(
+        TRUTHS["stratified_log_rank"], rel=1e-9
+    )
+    counts, squares = within_strata(weighted=True)
+    found = contrast_of_records(counts.total(), squares)
+    truth = TRUTHS["stratified_weighted_log_rank"]
+    assert [found.observed - found.expected, found.variance] == pytest.approx(truth, rel=1e-9)
+    found = contrast_by_group(within_strata(groups=16)[0])
+    truth = TRUTHS["stratified_clustered_log_rank"]
+    assert [found.observed - found.expected, found.variance] == pytest.approx(truth, rel=1e-9)
+    ratio = [found.log_ratio, np.sqrt(found.log_variance)]
+    assert ratio == pytest.approx(TRUTHS["stratified_mantel_haenszel"], rel=1e-9)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_trial_with_strata_reports_the_stratified_test(weighted: bool) -> None:
+    rows = rats() | {"arm": rats()["rx"].astype(int), "quarter": rats()["stratum"].astype(int).astype(str)}
+    plan = fa.Plan(
+        name="rats",
+        arm="arm",
+        arms=ARMS,
+        outcomes=[fa.Survival("time", "status", until=104, bins=104)],
+        strata={"column": "quarter", "levels": ["0", "1", "2", "3"]},
+        weight="weight" if weighted else None,
+    )
+    halves = [fa.Trial(plan), fa.Trial(plan)]
+    for part, half in enumerate(halves):
+        half.fold({name: values[part::2] for name, values in rows.items()})
+    trial = fa.Trial.loads(halves[0].merge(halves[1]).dumps(), plan)
+    (hazards,) = trial.effects().curves[0].hazards
+    if weighted:
+        away, variance = TRUTHS["stratified_weighted_log_rank"]
+        statistic = away**2 / variance
+    else:
+        statistic = TRUTHS["stratified_log_rank"][3]
+    assert hazards.p_value == pytest.approx(float(chdtrc(1, statistic)), rel=1e-9)
+    assert hazards.said.startswith("stratified log-rank test")
+
+
 def test_the_hazard_ratio_is_near_that_of_cox() -> None:
-    found = contrast_of_records(Exited.of(exits().counts).total())
+    found = contrast_of_records(Exited.of(exits().counts).total().by_stratum())
     ratio, error = TRUTHS["cox"]
     assert found.log_ratio == pytest.approx(ratio, abs=0.01 * error)
     assert np.sqrt(found.log_variance) == pytest.approx(error, rel=0.02)
@@ -110,7 +167,7 @@ def test_the_hazard_ratio_is_near_that_of_cox() -> None:
 def test_coarse_bins_give_what_rounded_times_give() -> None:
     whole = Exited.of(exits(Exits("time", "status", 104.0, 26)).counts).total()
     assert area(curve(whole), np.linspace(0, 104, 27)) == pytest.approx(TRUTHS["coarse_rmean"], rel=1e-9)
-    found = contrast_of_records(whole)
+    found = contrast_of_records(whole.by_stratum())
     assert (found.observed - found.expected) ** 2 / found.variance == pytest.approx(TRUTHS["coarse_log_rank"][0])
 
 

@@ -369,6 +369,13 @@ CUT_FAULTS: list[tuple[dict[str, Any], str]] = [
     ),
     ({"strata": {"column": "s", "probabilities": {"x": {"a": 0.5, "b": 0.4}}}}, "'x' add up to 0.9 instead of 1"),
     ({"strata": {"column": "s", "probabilities": {"x": {"a": 1.5, "b": -0.5}}}}, "must lie between 0 and 1"),
+    (
+        {
+            "strata": {"column": "s", "levels": [f"s{number}" for number in range(200)]},
+            "outcomes": [fa.Survival("days", "gone", until=700, bins=700)],
+        },
+        "the exits by 'days' would have 560,800 cells",
+    ),
 ]
 
 

@@ -13,6 +13,7 @@ from foldaway.auditing.cells import attack_cells, cells_of_arms
 from foldaway.auditing.covariates import attack_covariates
 from foldaway.auditing.finding import Audit, Finding, Range
 from foldaway.auditing.moments import attack_combinations, attack_replicates, scores_of_arms
+from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.plan.outcomes import Exits
 from foldaway.tallies import Held, arms_of, grouped_of
@@ -102,8 +103,10 @@ def _attack_baseline(plan: Plan, now: Held, before: Held | None) -> Iterator[Fin
 def _attack_histograms(plan: Plan, now: Held, before: Held | None) -> Iterator[Finding]:
     """Read them: how many records have their value told to within a tenth; or how many of those between two states."""
     for place, bins in enumerate(plan.bins):
-        counts = now.histograms[place].counts - (0 if before is None else before.histograms[place].counts)
-        if plan.weighted:  # a sum of weights is at least one record's
+        counts, weighted = _binned(plan, now, place)
+        if before is not None:
+            counts = counts - _binned(plan, before, place)[0]
+        if weighted:  # a sum of weights is at least one record's
             counts = (counts > 0).astype(np.float64)
         of, less = _SURVIVAL if isinstance(bins, Exits) else _QUANTILES
         near = [math.isfinite(high - low) and Range(low, high).near for low, high in bins.ranges]
@@ -116,3 +119,11 @@ def _attack_histograms(plan: Plan, now: Held, before: Held | None) -> Iterator[F
             remedy=f"{of.capitalize()} need the values themselves, though of nobody in particular: end the trial when "
             f"it ends. {less}",
         )
+
+
+def _binned(plan: Plan, held: Held, place: int) -> tuple[Floats, bool]:
+    """A histogram, by stratum where that is kept, which tells more; and whether it has sums of weights."""
+    strata = grouped_of(held).strata
+    if strata is None or place not in plan.exits_by_stratum:
+        return held.histograms[place].counts, plan.weighted
+    return strata.histograms[plan.exits_by_stratum.index(place)].counts, plan.weight is not None

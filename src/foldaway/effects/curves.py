@@ -31,10 +31,14 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hazards(msgspec.Struct, frozen=True, kw_only=True):
-    """An arm's hazard against the control's: the log-rank test, and the ratio of Mantel and Haenszel."""
+    """An arm's hazard against the control's: the log-rank test, and the ratio of Mantel and Haenszel.
+
+    With `within_strata`, those at risk are compared within strata, or within sites.
+    """
 
     arm: str
     control: str
+    within_strata: bool = False
     p_value: float | None = None
     hazard_ratio: float | None = None
     ci_lower: float | None = None
@@ -46,7 +50,7 @@ class Hazards(msgspec.Struct, frozen=True, kw_only=True):
         """In words; empty if there is nothing to say."""
         if self.p_value is None:
             return ""
-        test = f"log-rank test p {p_relation(self.p_value)}"
+        test = f"{'stratified ' if self.within_strata else ''}log-rank test p {p_relation(self.p_value)}"
         if self.hazard_ratio is None:
             return test
         ends = f"{number(self.ci_lower, 3)} to {number(self.ci_upper, 3)}"

@@ -31,7 +31,7 @@ from foldaway.inference.reading import Source, levels_of
 from foldaway.inference.reading.survival import events_by
 from foldaway.inference.sample_ratio import SampleRatio, sample_ratio, sample_ratio_of_groups, sample_ratio_with_noise
 from foldaway.inference.standing_out import standing_out
-from foldaway.inference.strata import sample_ratio_of_strata, sample_ratio_of_weights
+from foldaway.inference.strata import over_strata, sample_ratio_of_strata, sample_ratio_of_weights
 from foldaway.inference.unequal_arms import EVEN
 from foldaway.numerics.block import Floats
 from foldaway.plan import Outcome, Plan, Survival
@@ -61,6 +61,7 @@ class SumsRead(NamedTuple):
         shares: By site, where these are the strata, the arms' probabilities.
         of_group: How many units a group certainly has, if it has any; None if that is for the plan to say.
         once_more: Of a release, the same with as much noise once more, again and again: how much of the error is noise.
+        exits: By stratum or site, the histograms of exits, the arms side by side; none if the plan has no strata.
     """
 
     tallies: Grouped
@@ -70,6 +71,7 @@ class SumsRead(NamedTuple):
     once_more: Sequence[SumsRead] = ()
     shares: Floats | None = None
     of_group: int | None = None
+    exits: tuple[Histogram, ...] = ()
 
     def within_sites(self, sites: SegmentTallies[Grouped] | None) -> SumsRead:
         """The same, with what each site has sent as strata; as they are if there are no sites."""
@@ -77,12 +79,12 @@ class SumsRead(NamedTuple):
             return self
         own = self.plan.federated.probabilities
         shares = [[own.get(site, self.plan.arms)[arm] for arm in self.plan.arms] for site in sites.levels]
-        read = self._replace(strata=sites.cells.plain(), shares=np.array(shares))
+        read = self._replace(strata=sites.cells.plain(), shares=np.array(shares), exits=sites.cells.histograms)
         if not (self.plan.shares_differ and self.tallies.histograms):
             return read
         weights = np.array(list(self.plan.arms.values())) / read.shares  # as in each arm, so in all sites together
         histograms = tuple(
-            replace(each, shape=each.shape._replace(arms=len(self.plan.arms)), counts=_over_sites(each.counts, weights))
+            replace(each, shape=each.shape._replace(arms=len(self.plan.arms)), counts=over_strata(each.counts, weights))
             for each in sites.cells.histograms
         )
         return read._replace(tallies=replace(self.tallies, histograms=histograms))
@@ -96,7 +98,9 @@ class SumsRead(NamedTuple):
             strata, why = None if strata is None else strata.fixed(*start), start.why
         again = noisier(tallies.plan, tallies.plain()) if tallies.released else ()
         more = [cls(tallies, sums, None, why) for sums in again]
-        return cls(tallies, tallies.plain(), None if strata is None else strata.plain(), why, more)
+        if strata is None:
+            return cls(tallies, tallies.plain(), None, why, more)
+        return cls(tallies, tallies.plain(), strata.plain(), why, more, exits=strata.histograms)
 
     @property
     def plan(self) -> Plan:
@@ -187,6 +191,14 @@ class SumsRead(NamedTuple):
         """The histogram that an outcome is read from, if it is."""
         bins = outcome.binning
         return None if bins is None else self.tallies.histograms[self.plan.bins.index(bins)]
+
+    def exits_by_stratum(self, outcome: Survival) -> tuple[Histogram, int]:
+        """The histogram of exits by stratum, the arms side by side, and the number of strata: 1 if there are none."""
+        place, arms = self.plan.bins.index(outcome.binning), len(self.plan.arms)
+        if not self.exits:
+            return self.tallies.histograms[place], 1
+        exits = self.exits[place if self.plan.strata is None else self.plan.exits_by_stratum.index(place)]
+        return exits, exits.shape.arms // arms
 
     def _watched(self, by: By, outcome: Outcome) -> Levels | str:
         """All arms' levels that any-time intervals are read from, or why there are none.
@@ -393,7 +405,7 @@ class SumsRead(NamedTuple):
     def _by_shares(self, counts: Floats) -> Floats:
         """Counts by site, arm and group, each over the probability of its arm at its site, by arm and group."""
         assert self.shares is not None
-        return _over_sites(counts, 1 / self.shares)
+        return over_strata(counts, 1 / self.shares)
 
     def losses(self) -> Iterator[Loss]:
         """What each outcome that records may lack has lost."""
@@ -431,11 +443,3 @@ class SumsRead(NamedTuple):
             return []
         found = [set(left_out(part)) for part in cases.parts if part.n]
         return left_out_notes(self.plan, sorted(set.intersection(*found)) if found else [])
-
-
-def _over_sites(counts: Floats, weights: Floats) -> Floats:
-    """Counts by site and arm, and what follows, times a weight of their site and arm, over all sites."""
-    sites, arms = weights.shape
-    split = counts.reshape(sites, arms, *counts.shape[1:])
-    summed: Floats = np.einsum("sa,sa...->a...", weights, split)
-    return summed

@@ -84,7 +84,7 @@ def _read(reading: SumsRead, outcome: Survival, door: Door) -> Curves:
             )
             for at, arm in enumerate(plan.arms)
         ],
-        hazards=[_hazards(plan, exits, squares, arm, door) for arm in arms],
+        hazards=list(_hazards(reading, outcome, door)),
     )
 
 
@@ -141,16 +141,25 @@ def _told_places(plan: Plan, exits: Exited, people: Floats) -> list[int]:
     return places
 
 
-def _hazards(plan: Plan, exits: Exited, squares: Exited | None, arm: int, door: Door) -> Hazards:
-    """The test and the ratio."""
-    pair = exits.of_arms([0, arm], axis=0)
-    said = Hazards(arm=list(plan.arms)[arm], control=plan.control)
-    if plan.grouped:
-        if (pair.every.sum(axis=-1) > 0).sum(axis=-1).min() < LEAST_GROUPS:
-            return msgspec.structs.replace(said, why=sentence(_FEW_GROUPS))
-        found = contrast_by_group(pair)
+def _hazards(reading: SumsRead, outcome: Survival, door: Door) -> Iterator[Hazards]:
+    """The test and the ratio of each arm, by those who are at risk in the same stratum."""
+    plan = reading.plan
+    histogram, strata = reading.exits_by_stratum(outcome)
+    exits, squares = Exited.of(histogram.counts).by_stratum(strata), squares_of(histogram)
+    weights = None if squares is None else squares.by_stratum(strata)
+    for code, arm in enumerate(plan.arms):
+        if code:
+            said = Hazards(arm=arm, control=plan.control, within_strata=strata > 1)
+            yield _hazard(plan, said, exits.pair(code), None if weights is None else weights.pair(code), door)
+
+
+def _hazard(plan: Plan, said: Hazards, pair: Exited, squares: Exited | None, door: Door) -> Hazards:
+    if not plan.grouped:
+        found = contrast_of_records(pair.total(), squares)
+    elif (pair.every.sum(axis=(0, -1)) > 0).sum(axis=-1).min() < LEAST_GROUPS:
+        return msgspec.structs.replace(said, why=sentence(_FEW_GROUPS))
     else:
-        found = contrast_of_records(pair.total(), None if squares is None else squares.of_arms([0, arm], axis=0))
+        found = contrast_by_group(pair)
     p = found.p_value
     told = coarse_p_value(p) if door.others else p
     said = msgspec.structs.replace(said, p_value=None if told is None or math.isnan(p) else told)

@@ -53,7 +53,7 @@ def sample_ratio_of_strata(plan: Plan, counts: Floats) -> SampleRatio:
         plan: The plan.
         counts: Strata by arms.
     """
-    shares = _shares(plan)
+    shares = plan.strata_shares
     seen = dict(zip(plan.arms, counts.sum(axis=0).astype(int).tolist(), strict=True))
     expected = dict(zip(plan.arms, (counts.sum(axis=1) @ shares).tolist(), strict=True))
     return SampleRatio("records", seen, expected, ratio_p_value_of_strata(counts, shares))
@@ -86,7 +86,13 @@ def sample_ratio_of_weights(plan: Plan, weights: Floats, records: Floats) -> Sam
     return by_groups("weighted records", seen, dict.fromkeys(plan.arms, float(wanted.sum())), p_value)
 
 
-def _shares(plan: Plan) -> Floats:
-    """The arms' probabilities, by stratum."""
-    assert plan.strata is not None
-    return np.array([[shares[arm] for arm in plan.arms] for shares in plan.strata.probabilities.values()])
+def over_strata(counts: Floats, weights: Floats) -> Floats:
+    """Counts by stratum and arm side by side, and what follows, times a weight of each, over all strata.
+
+    Example:
+        >>> over_strata(np.array([1.0, 2.0, 10.0, 20.0]), np.array([[1.0, 1.0], [2.0, 0.5]])).tolist()
+        [21.0, 12.0]
+    """
+    split = counts.reshape(*weights.shape, *counts.shape[1:])
+    summed: Floats = np.einsum("sa,sa...->a...", weights, split)
+    return summed

@@ -6,7 +6,8 @@ there are n_b = Σ_{j ≥ b} (d_j + c_j): an exit without the event comes after 
     S(t) = Π_{b ≤ t} (1 − d_b/n_b),   RMST = ∫₀ᵀ S(t) dt,   U = Σ_b (d_tb − d_b n_tb/n_b),
 
 the last being the log-rank statistic of an arm t against the control (O − E), where d_b and n_b are those of both
-arms. The hazard ratio is that of Mantel and Haenszel, Σ d_tb n_cb/n_b over Σ d_cb n_tb/n_b.
+arms. The hazard ratio is that of Mantel and Haenszel, Σ d_tb n_cb/n_b over Σ d_cb n_tb/n_b. Where units were randomised
+within strata, those at risk are compared within them: the sums are over strata and bins.
 
 Errors are by groups of units, or of independent exits. By groups, curves, restricted means and the logarithm of the
 hazard ratio have the jackknife of `inference.jackknife`. U is a sum of each exit's own part,
@@ -68,9 +69,13 @@ class Exited(NamedTuple):
         """Without each group."""
         return Exited(*map(_without_each, self))
 
-    def of_arms(self, places: list[int], axis: int) -> Exited:
-        """Those of some arms, which are on this axis."""
-        return Exited(*(np.take(each, places, axis=axis) for each in self))
+    def by_stratum(self, strata: int = 1) -> Exited:
+        """With strata on the first axis, whose arms lie side by side until then; or all in a single one."""
+        return Exited(*(each.reshape(strata, -1, *each.shape[1:]) for each in self))
+
+    def pair(self, arm: int) -> Exited:
+        """By stratum, the control and an arm."""
+        return Exited(*(each[:, [0, arm]] for each in self))
 
 
 def _without_each(counts: Floats) -> Floats:
@@ -190,27 +195,26 @@ class HazardContrast(NamedTuple):
 
 
 def contrast_by_group(exits: Exited) -> HazardContrast:
-    """By groups of units: exits by arm (the control, then the arm), group and bin."""
+    """By groups of units: exits by stratum, arm (the control, then the arm), group and bin."""
     whole = exits.total()
-    events, others = _log_rank_parts(whole)
-    sums = (exits.events * events[:, None] + exits.others * others[:, None]).sum(axis=-1)  # (2, G)
+    events, others = (parts[:, :, None] for parts in _log_rank_parts(whole))
+    sums = (exits.events * events + exits.others * others).sum(axis=(0, -1))  # (2, G)
     groups = sums.shape[-1]
     away = sums - sums.mean(axis=-1, keepdims=True)
     covariance = groups / (groups - 1) * away @ away.T
     signs = np.array([-1.0, 1.0])  # the control's part counts against the arm's
-    doubt = np.nan_to_num(group_doubt(exits.events.sum(axis=-1).T))
+    doubt = np.nan_to_num(group_doubt(exits.events.sum(axis=(0, -1)).T))
     levels = Levels(signs * sums.sum(axis=-1), signs[:, None] * signs * covariance, doubt, np.ones(2))
     apart = difference_of(levels, 1)
-    without = log_ratio(exits.left_out(), axis=0)
+    without = log_ratio(exits.left_out())
     spread = (groups - 1) / groups * ((without - without.mean()) ** 2).sum()
     return _contrast(whole, np.asarray(apart.variance), np.asarray(apart.df), spread)
 
 
 def contrast_of_records(exits: Exited, squares: Exited | None = None) -> HazardContrast:
-    """Of independent exits by arm (the control, then the arm) and bin; with weights, also the squares of these."""
+    """Of independent exits by stratum, arm (the control, then the arm) and bin; with weights, also their squares."""
     if squares is None:
-        every, (_, ours) = exits.events.sum(axis=0), exits.at_risk
-        n = exits.at_risk.sum(axis=0)
+        every, ours, n = exits.events.sum(axis=1), exits.at_risk[:, 1], exits.at_risk.sum(axis=1)
         theirs = n - ours
         variance = np.nan_to_num(over(every * ours * theirs * (n - every), n**2 * (n - 1))).sum()
     else:
@@ -223,27 +227,28 @@ def contrast_of_records(exits: Exited, squares: Exited | None = None) -> HazardC
 
 
 def _contrast(whole: Exited, variance: Floats, df: Floats, spread: Floats) -> HazardContrast:
-    observed = whole.events[1].sum()
+    observed = whole.events[:, 1].sum()
     risk = whole.at_risk
-    expected = np.nan_to_num(over(whole.events.sum(axis=0) * risk[1], risk.sum(axis=0))).sum()
-    return HazardContrast(observed, expected, variance, df, log_ratio(whole, axis=0), spread)
+    expected = np.nan_to_num(over(whole.events.sum(axis=1) * risk[:, 1], risk.sum(axis=1))).sum()
+    return HazardContrast(observed, expected, variance, df, log_ratio(whole), spread)
 
 
-def log_ratio(exits: Exited, axis: int) -> Floats:
-    """The logarithm of the hazard ratio, of two arms on an axis."""
-    risk, events = (np.moveaxis(each, axis, 0) for each in (exits.at_risk, exits.events))
-    every = risk.sum(axis=0)
+def log_ratio(exits: Exited) -> Floats:
+    """The logarithm of the hazard ratio, of strata and two arms on the first axes, and bins on the last."""
+    risk, events = exits.at_risk, exits.events
+    every = risk.sum(axis=1)
     above, below = (
-        np.nan_to_num(over(events[one] * risk[other], every)).sum(axis=-1) for one, other in ((1, 0), (0, 1))
+        np.nan_to_num(over(events[:, one] * risk[:, other], every)).sum(axis=(0, -1)) for one, other in ((1, 0), (0, 1))
     )
     return np.log(np.where((above > 0) & (below > 0), over(above, below), np.nan))
 
 
 def _log_rank_parts(exits: Exited) -> tuple[Floats, Floats]:
-    """ψ of an exit by the event, and of another, by arm and bin: what it adds to O − E."""
+    """ψ of an exit by the event, and of another, by stratum, arm and bin: what it adds to O − E."""
     risk = exits.at_risk
-    every = risk.sum(axis=0)
-    share, hazard = np.nan_to_num(over(risk[1], every)), np.nan_to_num(over(exits.events.sum(axis=0), every))
+    every = risk.sum(axis=1, keepdims=True)
+    share = np.nan_to_num(over(risk[:, 1:], every))
+    hazard = np.nan_to_num(over(exits.events.sum(axis=1, keepdims=True), every))
     mark = np.array([[0.0], [1.0]]) - share
     others: Floats = -(mark * hazard).cumsum(axis=-1)
     return mark + others, others
@@ -252,15 +257,14 @@ def _log_rank_parts(exits: Exited) -> tuple[Floats, Floats]:
 def _log_ratio_parts(exits: Exited) -> tuple[Floats, Floats]:
     """The same for the logarithm of the hazard ratio, log R − log T."""
     risk, events = exits.at_risk, exits.events
-    every = risk.sum(axis=0)
-    share = np.nan_to_num(over(risk, every))
-    rate = np.nan_to_num(over(events, every))
-    R, T = (rate[1] * risk[0]).sum(), (rate[0] * risk[1]).sum()
+    every = risk.sum(axis=1, keepdims=True)
+    share, rate = (np.moveaxis(np.nan_to_num(over(each, every)), 1, 0) for each in (risk, events))
+    R, T = (rate[1] * risk[:, 0]).sum(), (rate[0] * risk[:, 1]).sum()
     if not (R > 0 and T > 0):
         return np.full_like(risk, np.nan), np.full_like(risk, np.nan)
     # By arm: what one more at risk adds to R and to T in a bin, and what one more event adds.
-    in_R = np.stack([rate[1] * share[1], -rate[1] * share[0]]).cumsum(axis=-1)
-    in_T = np.stack([-rate[0] * share[1], rate[0] * share[0]]).cumsum(axis=-1)
+    in_R = np.stack([rate[1] * share[1], -rate[1] * share[0]], axis=1).cumsum(axis=-1)
+    in_T = np.stack([-rate[0] * share[1], rate[0] * share[0]], axis=1).cumsum(axis=-1)
     others = in_R / R - in_T / T
-    own = np.stack([-share[1] / T, share[0] / R])
+    own = np.stack([-share[1] / T, share[0] / R], axis=1)
     return others + own, others

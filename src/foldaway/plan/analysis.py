@@ -8,14 +8,16 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
+import numpy as np
 from msgspec import Meta
 
+from foldaway.numerics.block import Floats
 from foldaway.plan.allocation import Allocation, WrittenArms
 from foldaway.plan.columns import Characteristic, Column, Columns, Covariate, Segment
 from foldaway.plan.groups import groups_for
 from foldaway.plan.limits import ColumnLimits
 from foldaway.plan.looks import Looks
-from foldaway.plan.outcomes import Binning, Domain, Outcome, Value
+from foldaway.plan.outcomes import Binning, Domain, Exits, Outcome, Value
 from foldaway.plan.part import Count, Fixed, Part
 from foldaway.plan.parts import Bootstrap, Coefficients, Federated, Moments, Privacy, Release, Strata
 from foldaway.plan.protocol import Estimand, Flow
@@ -307,6 +309,12 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
         """Whether records count by weights in sums: the plan's, or one over their arm's probability in a stratum."""
         return self.weight is not None or self.strata is not None
 
+    @property
+    def strata_shares(self) -> Floats:
+        """By stratum, the arms' probabilities."""
+        assert self.strata is not None
+        return np.array([[shares[arm] for arm in self.arms] for shares in self.strata.probabilities.values()])
+
     def evenness(self, arm: int) -> float:
         """The smaller probability of an arm and the control over the larger one; of strata, where it is least."""
         tables = [self.arms] if self.strata is None else list(self.strata.probabilities.values())
@@ -351,6 +359,13 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
         """The bins of each histogram that is kept, each once."""
         found = (outcome.binning for outcome in self.outcomes)
         return tuple(dict.fromkeys(each for each in found if each is not None))
+
+    @property
+    def exits_by_stratum(self) -> tuple[int, ...]:
+        """Which of `bins` are kept by stratum besides: those of exits, since hazards are compared within strata."""
+        if self.strata is None:
+            return ()
+        return tuple(place for place, bins in enumerate(self.bins) if isinstance(bins, Exits))
 
     def read_from(self, value: Value) -> list[Outcome]:
         """The outcomes that are computed from a value."""

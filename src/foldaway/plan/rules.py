@@ -18,6 +18,9 @@ from foldaway.plan.vocabulary import BOOTSTRAP, COMPLIERS, ERRORS, ESTIMATORS, M
 MOST_COLUMNS = 60
 MOST_COLUMNS_OF_SUMS = 500
 
+# Exits are counted by stratum, arm, bin and up to 32 groups: so many cells are 128 MB.
+MOST_EXITS = 500_000
+
 # Arm codes travel as 8-bit integers, with -1 for "unknown".
 MOST_ARMS = 100
 
@@ -38,6 +41,7 @@ def faults_of(plan: Analysis) -> Iterator[str]:
     yield from _error_faults(plan)
     yield from _keeping_faults(plan)
     yield from _outcome_faults(plan)
+    yield from _exits_faults(plan)
     yield from _federated_faults(plan)
     yield from _bound_faults(plan)
     yield from _missing_faults(plan)
@@ -112,6 +116,17 @@ def _outcome_faults(plan: Analysis) -> Iterator[str]:
             yield (
                 f"`moments.estimators` has none that fits the outcome {outcome.name!r}: add {fitting or 'one'}, or "
                 "leave out `moments.estimators`."
+            )
+
+
+def _exits_faults(plan: Analysis) -> Iterator[str]:
+    """Histograms of exits by stratum."""
+    for bins in (plan.bins[place] for place in plan.exits_by_stratum):
+        assert plan.strata is not None
+        if (cells := len(plan.strata.probabilities) * len(plan.arms) * bins.number) > MOST_EXITS:
+            yield (
+                f"the exits by {bins.column!r} would have {cells:,} cells (by stratum, arm and bin); the limit is "
+                f"{MOST_EXITS:,}: choose fewer `bins`, or join strata."
             )
 
 

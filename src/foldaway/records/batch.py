@@ -109,10 +109,16 @@ class Batch:
         assert self.baseline is not None
         return Batch(self.n, self.baseline, self.arms, self.arm)
 
-    def by_stratum(self, strata: int) -> Batch:
-        """The same records with an arm for each arm and stratum, within which they weigh as the plan says."""
+    def by_stratum(self, strata: int, histograms: Sequence[int] = ()) -> Batch:
+        """The same records with an arm for each arm and stratum, within which they weigh as the plan says.
+
+        Args:
+            strata: How many strata there are.
+            histograms: Which of the plan's histograms are kept by stratum.
+        """
         assert self.stratum is not None
-        return replace(self.cut(self.stratum, strata), stratum=None, inverse=None, bins=())
+        bins = [self.bins[place] for place in histograms]
+        return replace(self.cut(self.stratum, strata), stratum=None, inverse=None, bins=bins)
 
     def cut(self, level: NDArray[np.integer[Any]], levels: int) -> Batch:
         """The same records with an arm for each arm and level: those of a level side by side."""

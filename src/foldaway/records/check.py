@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from foldaway.numerics.block import Floats
-from foldaway.plan import Plan, Strata
+from foldaway.plan import Plan
 from foldaway.plan.outcomes import Value
 from foldaway.plan.vocabulary import SIPHASH, Hash
 from foldaway.records.batch import Batch, Index
@@ -104,7 +104,7 @@ class _Checked:
             name, strata = plan.strata.column, list(plan.strata.probabilities)
             self.stratum, masks = codes(columns[name], strata, "unknown stratum")
             self.masks.setdefault(name, masks)  # a fixed effect has been taken already
-            self.inverse = self._inverse(plan.strata)
+            self.inverse = self._inverse()
         self.segments = [self._segment(name, columns[name]) for name in plan.segments]
         self.baseline = [each for name in plan.baseline for each in self._traits(name, columns[name], text)]
         self.unit = None
@@ -148,10 +148,10 @@ class _Checked:
                 made = [np.where(gone, np.nan, each) for each in made]
         return made
 
-    def _inverse(self, strata: Strata) -> Floats:
+    def _inverse(self) -> Floats:
         """Each record's 1/π, of its arm in its stratum: weighted by that, arms hold strata in like proportions."""
         assert self.stratum is not None
-        rate = np.array([[1 / shares[arm] for arm in self.plan.arms] for shares in strata.probabilities.values()])
+        rate = 1 / self.plan.strata_shares
         inverse: Floats = rate[self.stratum, self.arm]  # a faulty record's is that of the last, and is left out
         return inverse
 

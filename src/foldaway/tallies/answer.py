@@ -1,7 +1,8 @@
 """The answer of a database that has summed records where they lie: how its lines are laid out, and what they come to.
 
 All lines have the same columns. `part` says what a line is of: sums, those by stratum or a histogram, of all records or
-of a segment. `arm`, `level` (of the segment), `place` (the stratum or bin) and `grp` say which cell; -1 in the place of
+of a segment; or a histogram of exits by stratum. `arm`, `level` (of the segment, or the stratum of an exit), `place`
+(the stratum or bin) and `grp` say which cell; -1 in the place of
 a group stands for all of them, since sums of second order are by arm. `n` is a number of records, and `s0`, `s1`, …
 are the cell's further numbers in the order of `layout`. A first line says of which plan and statement the answer is,
 and under which group key; further parts count units and faulty records. So that an answer cut short or altered shows,
@@ -67,7 +68,7 @@ class AnswerPart(NamedTuple):
     """What some lines are of.
 
     Attributes:
-        kind: ``"sums"``, ``"strata"`` (sums by stratum) or ``"bins"`` (a histogram).
+        kind: ``"sums"``, ``"strata"`` (sums by stratum), ``"bins"`` (a histogram) or ``"exits"`` (one by stratum).
         segment: Of which of the plan's segments; -1 is all records.
         shape: Of the sums; None of a histogram.
         bins: Those of a histogram.
@@ -81,6 +82,11 @@ class AnswerPart(NamedTuple):
     bins: Binning | None = None
     number: int = 0
     groups: int = 1
+
+    @property
+    def within_strata(self) -> bool:
+        """Whether it is by stratum."""
+        return self.kind in ("strata", "exits")
 
     @property
     def name(self) -> str:
@@ -98,6 +104,9 @@ def parts_of(plan: Plan) -> Iterator[AnswerPart]:
             yield AnswerPart("strata", segment, shape, groups=shape.groups)
         for number, (bins, histogram) in enumerate(zip(plan.bins, cells.histograms, strict=True)):
             yield AnswerPart("bins", segment, None, bins, number, histogram.shape.groups)
+        if cells.strata is not None:
+            for number, histogram in zip(plan.exits_by_stratum, cells.strata.histograms, strict=False):
+                yield AnswerPart("exits", segment, None, plan.bins[number], number, histogram.shape.groups)
 
 
 def _empty(plan: Plan, segment: int, levels: Sequence[str]) -> Lean:
@@ -265,15 +274,19 @@ class _Lines:
         """The tallies of all records, or of a segment with these levels; others are among the first."""
         empty = _empty(self.plan, segment, levels)
         sums, strata, histograms = empty.sums, empty.strata, list(empty.histograms)
+        exits: list[Histogram] = []
         for part in (each for each in parts_of(self.plan) if each.segment == segment):
             at = self._of(part.name)
-            places = {level: place for place, level in enumerate(levels)}
+            places = {level: place for place, level in enumerate(self._strata if part.kind == "exits" else levels)}
             level = np.array([places.get(self.level[line], 0) for line in at], dtype=np.int64)
             arms = len(self.plan.arms)
             cell = level * arms + self._within(self.arm[at], arms)
             self._within(self.group[at], part.groups, -1)
             if part.kind == "bins":
                 histograms[part.number] = self._histogram(histograms[part.number], at, cell)
+            elif part.kind == "exits":
+                assert empty.strata is not None
+                exits.append(self._histogram(empty.strata.histograms[len(exits)], at, cell))
             elif part.kind == "sums":
                 sums = self._sums(sums.shape, at, cell)
             else:
@@ -281,7 +294,15 @@ class _Lines:
                 shape = strata.plain().shape
                 cell += self._within(self.place[at], shape.arms // (arms * len(levels))) * arms * len(levels)
                 strata = Lean(self.plan, self._sums(shape, at, cell), why=strata.why)
+        if strata is not None:
+            strata = replace(strata, histograms=tuple(exits))
         return replace(empty, sums=sums, strata=strata, histograms=tuple(histograms))
+
+    @property
+    def _strata(self) -> list[str]:
+        """What the lines call the strata: their places in the plan."""
+        strata = () if self.plan.strata is None else self.plan.strata.probabilities
+        return [str(place) for place in range(len(strata))]
 
     def _sums(self, shape: SumsShape, at: NDArray[np.intp], cell: NDArray[np.int64]) -> Sums:
         arrays = {name: np.zeros(size) for name, size in shape.sizes.items() if size is not None}

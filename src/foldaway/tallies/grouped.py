@@ -73,7 +73,8 @@ class Grouped(ABC):
         plan: The plan.
         histograms: For each of the plan's bins, records by arm, group and bin.
         segments: The same by segment, in the order of the plan.
-        strata: The same by stratum, within which units were randomised; the arms of a stratum side by side.
+        strata: The same by stratum, within which units were randomised; the arms of a stratum side by side. Of the
+            histograms those of exits, and none within a segment.
         arms: Moments up to the fourth order, by arm; None where the plan keeps none.
         baseline: Sums of the baseline's traits, by arm; None where the plan has none, and of segments and strata.
     """
@@ -251,7 +252,8 @@ class Grouped(ABC):
         """With a batch taken in, as sums take it in and as it came."""
         strata, alike = self.strata, batch.alike()
         if strata is not None:
-            strata = strata.fold(batch.by_stratum(len(strata.records) // batch.arms))
+            histograms = self.plan.exits_by_stratum if strata.histograms else ()
+            strata = strata.fold(batch.by_stratum(len(strata.records) // batch.arms, histograms))
         return {
             "histograms": tuple(
                 fold_histogram(histogram, alike, bins, self.n)

@@ -97,15 +97,25 @@ def baseline_shape(plan: Plan) -> SumsShape:
 def _cells(plan: Plan, column: str | None = None, levels: int = 1) -> Rich | Lean:
     """Of no records; of a segment, with an arm for each arm and level. Where the plan has strata, with these."""
     parts = 1 if column is None else plan.parts_of(column)
-    shapes = (
-        HistogramShape(len(plan.arms) * levels, groups_of_histogram(plan, bins, parts), bins.number, plan.weighted)
-        for bins in plan.bins
-    )
     held, strata = _bare(plan, levels, parts, weighted=plan.weighted), None
     if plan.strata is not None:
-        number = len(plan.strata.probabilities)
-        strata = _bare(plan, levels * number, parts * number, weighted=plan.weight is not None)
-    return replace(held, histograms=tuple(map(Histogram.empty, shapes)), strata=strata)
+        number, own = len(plan.strata.probabilities), plan.weight is not None
+        strata = _bare(plan, levels * number, parts * number, weighted=own)
+        if column is None:
+            exits = [plan.bins[place] for place in plan.exits_by_stratum]
+            strata = replace(strata, histograms=_empty_histograms(plan, exits, number, number, weighted=own))
+    return replace(
+        held, histograms=_empty_histograms(plan, plan.bins, levels, parts, weighted=plan.weighted), strata=strata
+    )
+
+
+def _empty_histograms(
+    plan: Plan, binnings: Sequence[Binning], levels: int, parts: float, *, weighted: bool
+) -> tuple[Histogram, ...]:
+    """With an arm for each arm and level."""
+    arms = len(plan.arms) * levels
+    shapes = (HistogramShape(arms, groups_of_histogram(plan, bins, parts), bins.number, weighted) for bins in binnings)
+    return tuple(map(Histogram.empty, shapes))
 
 
 def _bare(plan: Plan, levels: int, parts: float, *, weighted: bool) -> Rich | Lean:

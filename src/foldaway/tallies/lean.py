@@ -75,8 +75,7 @@ class Lean(Grouped):
         if self.strata is None or self.plan.strata is None:
             return replace(self, sums=self.sums.fold_totals(arm, group, counts, totals, present))
         assert isinstance(self.strata, Lean)
-        shares = [shares[name] for shares in self.plan.strata.probabilities.values() for name in self.plan.arms]
-        inverse, arms = 1 / np.array(shares)[arm], len(self.plan.arms)
+        inverse, arms = 1 / self.plan.strata_shares.reshape(-1)[arm], len(self.plan.arms)
         sums = self.sums.fold_totals(arm % arms, group, counts, totals, present, inverse)
         strata = replace(self.strata, sums=self.strata.sums.fold_totals(arm, group, counts, totals, present))
         return replace(self, sums=sums, strata=strata)

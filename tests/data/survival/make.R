@@ -7,6 +7,7 @@ until <- 104
 rows <- rats[, c("litter", "rx", "time", "status")]
 rows$weight <- 1 + rows$litter %% 3 / 2
 rows$group <- rows$litter %% 16
+rows$stratum <- rows$litter %/% 26
 write.csv(rows, file.path(folder, "rats.csv"), row.names = FALSE, quote = FALSE)
 
 told <- data.frame()
@@ -37,10 +38,11 @@ note("coarse_log_rank", survdiff(Surv(time, status) ~ rx, coarse)$chisq)
 weighted <- survfit(Surv(time, status) ~ rx, rows, weights = weight, robust = TRUE, id = seq_len(nrow(rows)))
 note("weighted_survival", summary(weighted, times = c(70, 90, 104))$surv)
 note("weighted_survival_std_error", summary(weighted, times = c(70, 90, 104))$std.err)
-score <- function(by, data, weights) {
+score <- function(by, data, weights, model = Surv(time, status) ~ rx) {
   data$w <- weights
+  environment(model) <- environment()  # residuals look for the rows there
   still <- coxph.control(iter.max = 0)
-  null <- coxph(Surv(time, status) ~ rx, data, weights = w, init = 0, ties = "breslow", control = still)
+  null <- coxph(model, data, weights = w, init = 0, ties = "breslow", control = still)
   residuals(null, type = "score", collapse = by, weighted = TRUE)
 }
 each <- score(seq_len(nrow(rows)), rows, rows$weight)
@@ -60,7 +62,7 @@ parts <- score(rows$group, rows, rep(1, nrow(rows)))
 note("clustered_log_rank", sum(parts), length(groups) * var(parts))
 
 # Mantel's and Haenszel's ratio, from R's own tables of those at risk, and Cox's for comparison.
-ratio <- function(data) {
+sides <- function(data) {
   times <- sort(unique(data$time[data$status == 1]))
   arm <- function(a) {
     own <- data[data$rx == a, ]
@@ -69,12 +71,30 @@ ratio <- function(data) {
   }
   t <- arm(1)
   c <- arm(0)
-  log(sum(t$d * c$n / (t$n + c$n)) / sum(c$d * t$n / (t$n + c$n)))
+  c(sum(t$d * c$n / (t$n + c$n)), sum(c$d * t$n / (t$n + c$n)))
+}
+ratio <- function(data) {
+  both <- sides(data)
+  log(both[1] / both[2])
 }
 note("mantel_haenszel", ratio(rows), sqrt(jackknife(ratio)))
 leave_one <- sapply(seq_len(nrow(rows)), function(i) ratio(rows[-i, ]))
 note("mantel_haenszel_by_record", sqrt((nrow(rows) - 1) / nrow(rows) * sum((leave_one - mean(leave_one))^2)))
 cox <- coxph(Surv(time, status) ~ rx, rows)
 note("cox", coef(cox), sqrt(vcov(cox)[1, 1]))
+
+# Within strata: those at risk are compared with others of their stratum.
+within <- Surv(time, status) ~ rx + strata(stratum)
+test <- survdiff(within, rows)
+note("stratified_log_rank", sum(test$obs[2, ]), sum(test$exp[2, ]), test$var[2, 2], test$chisq)
+each <- score(seq_len(nrow(rows)), rows, rows$weight, within)
+note("stratified_weighted_log_rank", sum(each), sum(each^2))
+parts <- score(rows$group, rows, rep(1, nrow(rows)), within)
+note("stratified_clustered_log_rank", sum(parts), length(groups) * var(parts))
+stratified <- function(data) {
+  both <- rowSums(sapply(split(data, data$stratum), sides))
+  log(both[1] / both[2])
+}
+note("stratified_mantel_haenszel", stratified(rows), sqrt(jackknife(stratified)))
 
 write.csv(told, file.path(folder, "truths.csv"), row.names = FALSE, quote = FALSE)

@@ -167,8 +167,8 @@ class _Statement(ReadRows):
         if strata is None:
             return None
         at = self.code(strata.column) * len(self.plan.arms) + self.code(self.plan.arm)
-        rates = [1 / shares[arm] for shares in strata.probabilities.values() for arm in self.plan.arms]
-        return case(*((at.eq(code), number(rate)) for code, rate in enumerate(rates)))
+        rates = (1 / self.plan.strata_shares).reshape(-1)
+        return case(*((at.eq(code), number(rate)) for code, rate in enumerate(rates.tolist())))
 
     def adjusted(self, values: Sequence[Expression]) -> list[Expression]:
         """The values less what covariates predict, if the plan has coefficients."""
@@ -235,18 +235,18 @@ class _Statement(ReadRows):
         keys: dict[str, Expression] = {"arm": field("fa_arm")}
         if part.segment >= 0:
             keys["level"] = field(f"fa_l{part.segment}")
+        if part.kind == "exits":
+            keys["level"] = field("fa_stratum")
         if part.kind != "sums":
             keys["place"] = field("fa_stratum" if part.kind == "strata" else f"fa_b{part.number}")
         if self.plan.grouped:
             keys["grp"] = field("fa_group") % part.groups
-        weight = field("fa_weight") if self.plan.weighted else None
+        weight = self.weight(part)
         if part.shape is None:
             sums: list[Expression] = (
                 [] if weight is None else [exp.Sum(this=weight), exp.Sum(this=product(weight, weight))]
             )
         else:
-            if part.kind == "strata":
-                weight = None if self.plan.weight is None else field("fa_own")
             sums = [
                 self.summed(part.shape, weight, name, index)
                 for name, index in (*by_group(part.shape), *by_arm(part.shape))
@@ -256,6 +256,12 @@ class _Statement(ReadRows):
         chosen += [named(each, f"fa_s{place}") for place, each in enumerate(sums)]
         made = select(*chosen).from_("foldaway_centered").group_by(*(key.copy() for key in keys.values()))
         return made if part.shape is not None else made.where(present(keys["place"]))
+
+    def weight(self, part: AnswerPart) -> Expression | None:
+        """What a record weighs in a part: within strata no more than the plan says."""
+        if part.within_strata:
+            return None if self.plan.weight is None else field("fa_own")
+        return field("fa_weight") if self.plan.weighted else None
 
     def summed(self, shape: SumsShape, w: Expression | None, name: str, index: tuple[int, ...]) -> Expression:
         """A sum that tallies keep, of the records of a cell."""
@@ -302,12 +308,12 @@ class _Statement(ReadRows):
     def lines_of(self, part: AnswerPart, cells: str) -> list[exp.Select]:
         """Those of a part: by arm and group, and for sums of second order by arm."""
         keys: dict[str, Expression] = {"arm": field("fa_arm_key")}
-        if part.segment >= 0:
+        if part.segment >= 0 or part.kind == "exits":
             keys["level"] = cast(field("fa_level_key"), "text")
         if part.kind != "sums":
             keys["place"] = field("fa_place_key")
         group = field("fa_grp_key") if self.plan.grouped else ZERO
-        first = len(by_group(part.shape)) if part.shape is not None else 2 * self.plan.weighted
+        first = len(by_group(part.shape)) if part.shape is not None else 2 * (self.weight(part) is not None)
         values = [field(f"fa_s{place}") for place in range(first)]
         made = [select(*self.line(part.name, **keys, grp=group, n=field("fa_n"), values=values)).from_(cells)]
         if part.shape is not None:

@@ -27,10 +27,12 @@ from foldaway.federated.modes.one_round import OneRound, notes_on, site_sentence
 from foldaway.federated.modes.share import Devices, ServerShare, units_of
 from foldaway.federated.modes.site_groups import regrouped, require_counted, site_groups, told_exits
 from foldaway.federated.replies.published import Published
+from foldaway.inference.strata import over_strata
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.records.faults import Faults
 from foldaway.tallies import Grouped, Held, grouped_of
+from foldaway.tallies.histogram import Histogram
 from foldaway.tallies.predictor import predictor_of
 from foldaway.tallies.segment import SegmentTallies, side_by_side_of
 from foldaway.tallies.sums import Sums
@@ -58,11 +60,13 @@ class SumsByGroup(OneRound, SiteMode):
         places = site_groups(trial, sums.shape.groups)
         totals = np.stack([sums.totals(column) for column in range(sums.shape.columns)], axis=-1)
         exits: list[bytes] = []
-        for bins, histogram in zip(plan.bins, grouped_of(trial.tallies).histograms, strict=True):
-            arms, groups, _ = histogram.counts.shape
-            sent = exits_before[len(exits)] if exits_before else bytes(8 * arms * bins.number)
-            before = unpacked(sent, arms * bins.number).reshape(arms, -1)
-            told = told_exits(histogram.counts, before, plan.privacy.smallest_cell)
+        for histogram in _exits_of(trial):
+            cells, groups, number = histogram.counts.shape
+            sent = exits_before[len(exits)] if exits_before else bytes(8 * cells * number)
+            before = unpacked(sent, cells * number).reshape(-1, len(plan.arms), number)
+            counts = histogram.counts.reshape(len(before), -1, groups, number)
+            pairs = zip(counts, before, strict=True)
+            told = np.concatenate([told_exits(*pair, plan.privacy.smallest_cell) for pair in pairs])
             exits.append(packed(regrouped(told, site_groups(trial, groups))))
         baseline = site_baseline.sent(trial)
         message = SiteSums(
@@ -78,12 +82,11 @@ class SumsByGroup(OneRound, SiteMode):
         return encoded(message)
 
     def exits_sent(self, plan: Plan, data: bytes) -> list[bytes]:
-        """For each of the plan's histograms, the exits by arm and bin in what a site has sent."""
-        exits, arms = decoded(data, SiteSums, most=None).exits, len(plan.arms)
-        by_bin = (unpacked(each, len(each) // 8) for each in exits)
+        """For each of the plan's histograms, the exits by arm (of a stratum) and bin in what a site has sent."""
+        exits = decoded(data, SiteSums, most=None).exits
         return [
-            packed(each.reshape(arms, -1, bins.number).sum(axis=1))
-            for each, bins in zip(by_bin, plan.bins, strict=True)
+            packed(unpacked(each, empty.counts.size).reshape(empty.counts.shape).sum(axis=1))
+            for each, empty in zip(exits, _exits_of(Trial(plan)), strict=True)
         ]
 
     def site(self, share: ServerShare, data: bytes) -> ServerShare:
@@ -133,20 +136,25 @@ class SumsByGroup(OneRound, SiteMode):
 
     def _take_exits(self, site: Trial, exits: Sequence[bytes], most: Floats) -> None:
         """Add a site's histograms of exits, if as many have left at their times as must have, and no more than are."""
-        held, least = grouped_of(site.tallies), site.plan.privacy.smallest_cell
-        if len(exits) != len(held.histograms):
+        plan, held, empty = site.plan, grouped_of(site.tallies), _exits_of(site)
+        if len(exits) != len(empty):
             raise MessageError("the message has other histograms than the plan.")
         taken = []
-        for data, histogram in zip(exits, held.histograms, strict=True):
+        for data, histogram in zip(exits, empty, strict=True):
             counts = unpacked(data, histogram.counts.size).reshape(histogram.counts.shape)
-            by_arm = counts.sum(axis=1)
-            left = by_arm.reshape(len(by_arm), -1, 2).sum(axis=-1)
-            if np.any(counts < 0) or np.any(counts != np.floor(counts)) or np.any(by_arm.sum(axis=-1) > most):
+            by_arm = counts.sum(axis=1).reshape(-1, len(plan.arms), histogram.shape.bins)
+            if np.any(counts < 0) or np.any(counts != np.floor(counts)) or np.any(by_arm.sum(axis=(0, 2)) > most):
                 raise MessageError("the message's counts of exits do not fit its records.")
-            if np.any(left[by_arm.any(axis=-1)][:, left.any(axis=0)] < least):
-                raise MessageError("the message has exits at times between which fewer than `smallest_cell` left.")
+            for stratum in by_arm:
+                left = stratum.reshape(len(stratum), -1, 2).sum(axis=-1)
+                if np.any(left[stratum.any(axis=-1)][:, left.any(axis=0)] < plan.privacy.smallest_cell):
+                    raise MessageError("the message has exits at times between which fewer than `smallest_cell` left.")
             taken.append(replace(histogram, counts=counts))
-        site.tallies = replace(held, histograms=tuple(taken))
+        if held.strata is None:
+            site.tallies = replace(held, histograms=tuple(taken))
+        else:
+            whole = (_of_all_strata(plan, *pair) for pair in zip(taken, held.histograms, strict=True))
+            site.tallies = replace(held, histograms=tuple(whole), strata=replace(held.strata, histograms=tuple(taken)))
 
     def numbers(self, plan: Plan, message: GroupSums) -> Floats:
         """The sums."""
@@ -235,6 +243,19 @@ def _cells(trial: Trial) -> Sums:
     """What sites send: sums by arm and group, or, where the plan has strata, by stratum, arm and group."""
     held = grouped_of(trial.tallies)
     return held.plain() if held.strata is None else held.strata.plain()
+
+
+def _exits_of(trial: Trial) -> tuple[Histogram, ...]:
+    """The histograms that sites send, or where the plan has strata, those by stratum."""
+    held = grouped_of(trial.tallies)
+    return held.histograms if held.strata is None else held.strata.histograms
+
+
+def _of_all_strata(plan: Plan, exits: Histogram, whole: Histogram) -> Histogram:
+    """Exits by stratum added to the histogram of all, in which they weigh 1/π. It has as many groups, or more."""
+    counts = whole.counts.copy()
+    counts[:, : exits.shape.groups] += over_strata(exits.counts, 1 / plan.strata_shares)
+    return replace(whole, counts=counts)
 
 
 def _exits(plan: Plan, least: str) -> str:

@@ -24,9 +24,9 @@ Stretches = Annotated[int, Meta(ge=1, le=MOST_STRETCHES, description=f"a whole n
 Times = Annotated[tuple[float, ...], Meta(description="a list of times up to `until`, as in [90, 180]")]
 
 _HERE = Need(
-    lambda plan: plan.federated is None or (plan.unit is not None and plan.keeps == SUMS and plan.strata is None),
+    lambda plan: plan.federated is None or (plan.unit is not None and plan.keeps == SUMS),
     "{name!r} needs a histogram of exits. In a federated plan only sites that send sums have one: give it `unit` and "
-    'mode "sums", and no `strata`; effects then compare the arms within sites.',
+    'mode "sums".',
 )
 _EXACT = Need(
     lambda plan: plan.release is None,

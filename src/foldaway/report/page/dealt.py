@@ -50,6 +50,9 @@ def dealt(plan: Plan) -> Iterator[Dealt]:
         yield Dealt(f"level of {column}" if column else "arm", cells.shape.groups, parts)
         if cells.strata is not None:
             yield Dealt(f"stratum{within}", cells.strata.shape.groups, parts * strata)
+            for place, histogram in zip(plan.exits_by_stratum, cells.strata.histograms, strict=False):
+                bins = plan.bins[place]
+                yield Dealt(f"bin of {bins.column} of a stratum", histogram.shape.groups, parts * strata * bins.number)
         for bins, histogram in zip(plan.bins, cells.histograms, strict=True):
             yield Dealt(f"bin of {bins.column}{within}", histogram.shape.groups, parts * bins.number)
 

@@ -74,7 +74,7 @@ _GROUPED = {
     "slopes": ("Coefficients", "how covariates predict each outcome, to three digits"),
     "released": ("Release", "counts and sums with noise, by arm and group; the exact ones are gone"),
     "segments": ("Segments", "the same counts and sums, by value of each segment"),
-    "strata": ("Strata", "counts, sums and spreads, by arm and stratum"),
+    "strata": ("Strata", "counts, sums and spreads, by arm and stratum; of survival also exits by time"),
     "histograms": (
         "Histograms",
         "how many records have a value in each bin, by arm and group of units: for quantiles and survival",
