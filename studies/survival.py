@@ -6,7 +6,7 @@ and the errors by group or of independent exits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from foldaway.inference.intervals import critical
 from foldaway.inference.levels import difference_of
 from foldaway.inference.reading.survival import levels_from
+from foldaway.inference.strata import over_strata
 from foldaway.inference.survival import Exited, contrast_by_group, contrast_of_records
 from foldaway.numerics.block import Floats
 from foldaway.plan import Survival
@@ -26,17 +27,35 @@ OUTCOME = Survival("time", "event", until=1.0, bins=40)
 HAZARD = 1.2
 BENEFIT = 0.7
 
+# Of the strata by turns: by what hazards are multiplied, and the share of units that are treated.
+LEVELS, SHARES = (0.5, 1.0, 2.0), (1 / 2, 2 / 3, 1 / 4)
+
 # Exits of so many trials are in memory at once.
 _TOGETHER = 50
 
 
 class Design(NamedTuple):
-    """Units, their exits on average, the variance of their frailty, and the share of units that are treated."""
+    """Units, their exits on average, the variance of their frailty, the share of units that are treated, and strata.
+
+    With strata, each has hazards and a share of its own.
+    """
 
     units: int
     exits: float = 1
     frailty: float = 0.0
     treated: float = 0.5
+    strata: int = 1
+
+    @property
+    def shares(self) -> Floats:
+        """The probabilities of the arms, by stratum."""
+        treated = np.resize(SHARES, self.strata) if self.strata > 1 else np.array([self.treated])
+        return np.stack([1 - treated, treated], axis=1)
+
+    @property
+    def hazards(self) -> Floats:
+        """The control's hazard, by stratum."""
+        return HAZARD * (np.resize(LEVELS, self.strata) if self.strata > 1 else np.ones(1))
 
     @property
     def clustered(self) -> bool:
@@ -46,10 +65,11 @@ class Design(NamedTuple):
     @property
     def what(self) -> str:
         """In words."""
+        strata = f" in {self.strata} strata" if self.strata > 1 else ""
         if not self.clustered:
-            return f"{self.units:,} exits"
+            return f"{self.units:,} exits{strata}"
         alike = f", frailty of variance {self.frailty:g}" if self.frailty else ", without frailty"
-        return f"{self.units:,} units, {self.units * self.exits:,.0f} exits{alike}"
+        return f"{self.units:,} units, {self.units * self.exits:,.0f} exits{strata}{alike}"
 
 
 DESIGNS = (
@@ -61,6 +81,9 @@ DESIGNS = (
     Design(100, 5, 0.5),
     Design(300, 3, 1.0),
     Design(1_000, 3, 0.5, 0.2),
+    Design(300, strata=3),
+    Design(1_000, strata=20),
+    Design(300, 3, 0.5, strata=3),
 )
 
 
@@ -81,27 +104,29 @@ class Found(NamedTuple):
 
 
 def histograms(design: Design, ratio: float, trials: int, rng: np.random.Generator) -> Floats:
-    """Trials of exits by arm, group and bin."""
+    """Trials of exits by stratum, arm, group and bin."""
     groups = MOST_GROUPS if design.clustered else 1
     size = np.ones(design.units, dtype=int)
     if design.clustered:
         size = 1 + rng.poisson(rng.gamma(2, (design.exits - 1) / 2, design.units))
     unit = np.repeat(np.arange(design.units), size)
-    treated = (rng.random((trials, design.units)) < design.treated)[:, unit]
+    stratum = np.arange(design.units) % design.strata
+    treated = (rng.random((trials, design.units)) < design.shares[stratum, 1])[:, unit]
     group = rng.integers(0, groups, (trials, design.units))[:, unit]
-    hazard = HAZARD * np.where(treated, ratio, 1.0)
+    hazard = design.hazards[stratum[unit]] * np.where(treated, ratio, 1.0)
     if design.frailty:
         hazard *= rng.gamma(1 / design.frailty, design.frailty, (trials, design.units))[:, unit]
     time, until = rng.exponential(size=hazard.shape) / hazard, rng.uniform(0.2, 2.5, hazard.shape)
     columns = {"time": np.minimum(time, until).ravel(), "event": (time <= until).ravel().astype(float)}
     bins = OUTCOME.binning.codes(columns).reshape(time.shape)
-    shape = trials, 2, groups, OUTCOME.binning.number
-    place = ((np.arange(trials)[:, None] * 2 + treated) * groups + group) * shape[-1] + bins
+    shape = trials, design.strata, 2, groups, OUTCOME.binning.number
+    cell = (np.arange(trials)[:, None] * design.strata + stratum[unit]) * 2 + treated
+    place = (cell * groups + group) * shape[-1] + bins
     return np.bincount(place.ravel(), minlength=int(np.prod(shape))).reshape(shape).astype(np.float64)
 
 
 def difference(design: Design, ratio: float) -> float:
-    """The true difference of the restricted means, of times that are not rounded."""
+    """The true difference of the restricted means, of times that are not rounded: over strata of one size."""
     times = np.linspace(0, OUTCOME.until, 20_001)
 
     def mean(rate: float) -> float:
@@ -109,23 +134,34 @@ def difference(design: Design, ratio: float) -> float:
         survival = (1 + design.frailty * total) ** (-1 / design.frailty) if design.frailty else np.exp(-total)
         return float(np.trapezoid(survival, times))
 
-    return mean(HAZARD * ratio) - mean(HAZARD)
+    return float(np.mean([mean(hazard * ratio) - mean(hazard) for hazard in design.hazards]))
 
 
 def study(design: Design, ratio: float, trials: int, seed: int) -> Found:
     """One design."""
-    rng = np.random.default_rng([seed, design.units, int(100 * design.frailty), int(100 * design.treated)])
+    strata = [design.strata] if design.strata > 1 else []
+    rng = np.random.default_rng([seed, design.units, int(100 * design.frailty), int(100 * design.treated), *strata])
     effect, seen = difference(design, ratio), []
     for start in range(0, trials, _TOGETHER):
         together = histograms(design, ratio, min(_TOGETHER, trials - start), rng)
-        seen += [_trial(design, Exited.of(counts), effect, ratio) for counts in together]
+        seen += [_trial(design, counts, effect, ratio) for counts in together]
     estimate, error, covers, rejects, ratios = np.array(seen, dtype=np.float64).T
     alike = np.nan if design.frailty and ratio != 1 else float(ratios.mean())
     return Found(float(covers.mean()), float(np.sqrt(np.mean(error**2)) / estimate.std()), float(rejects.mean()), alike)
 
 
-def _trial(design: Design, exits: Exited, effect: float, ratio: float) -> tuple[Any, ...]:
-    apart = difference_of(levels_from(OUTCOME, exits, None, by_group=design.clustered), 1)
+def whole(design: Design, counts: Floats) -> tuple[Exited, Exited | None]:
+    """The exits of all strata, which weigh 1/π there; of independent ones also the squares of the weights."""
+    if design.strata == 1:
+        return Exited.of(counts[0]), None
+    cells = counts.reshape(-1, *counts.shape[2:])
+    weighted, squares = (over_strata(cells, design.shares**-power) for power in (1, 2))
+    return Exited.of(weighted), None if design.clustered else Exited.of(squares[:, 0])
+
+
+def _trial(design: Design, counts: Floats, effect: float, ratio: float) -> tuple[Any, ...]:
+    exits = Exited.of(counts)
+    apart = difference_of(levels_from(OUTCOME, *whole(design, counts), by_group=design.clustered), 1)
     error = float(np.sqrt(apart.variance))
     covers = abs(float(apart.estimate) - effect) <= critical(CONFIDENCE, float(apart.df)) * error
     found = contrast_by_group(exits) if design.clustered else contrast_of_records(exits.total())
@@ -145,7 +181,9 @@ def findings(cells: dict[tuple[Design, float], Found], trials: int) -> Findings:
         question=f"""We drew {trials:,} trials of each design, with a hazard ratio of 1 and of {BENEFIT:g}. Times have a
         constant hazard, which a unit's frailty (gamma, mean 1) multiplies; follow-up ends at 1, when about
         {100 * np.exp(-HAZARD):.0f} % of the control are left, and for many before, at random. Units have unequal
-        numbers of exits. Each trial was counted in {bins} bins, by arm for independent exits and by arm and
+        numbers of exits. Strata have hazards {_listed(LEVELS)} times as high by turns, and
+        {_listed(f"{100 * share:.0f} %" for share in SHARES)} of their units are treated. Each trial was counted in
+        {bins} bins, by arm for independent exits and by arm and
         {MOST_GROUPS} groups for units, and read as `fa.Survival` reads it. The true difference of the restricted means
         is that of times that are not rounded to bins. Intervals are at 95 %; with {trials:,} trials a share of 95 % is
         uncertain by {100 * 1.96 * np.sqrt(0.05 * 0.95 / trials):.1f} points. “Error” is the root mean square of the
@@ -161,11 +199,16 @@ def findings(cells: dict[tuple[Design, float], Found], trials: int) -> Findings:
     )
 
 
+def _listed(values: Iterable[Any]) -> str:
+    *most, last = map(str, values)
+    return f"{', '.join(most)} and {last}"
+
+
 def _row(design: Design, ratio: float, found: Found) -> list[str]:
     covered = "–" if np.isnan(found.ratio_covers) else f"{100 * found.ratio_covers:.1f} %"
     return [
         design.what,
-        f"{100 * design.treated:.0f} %",
+        f"{100 * design.treated:.0f} %" if design.strata == 1 else "by stratum",
         f"{ratio:g}",
         f"{100 * found.mean_covers:.1f} %",
         f"{found.error:.2f}",
