@@ -12,7 +12,8 @@ Other kinds of outcome, and effects within strata, are compared by each level's 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -39,7 +40,7 @@ from foldaway.numerics.block import Floats
 from foldaway.plan import Outcome, Plan
 from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, JACKKNIFE, best
 from foldaway.tallies import Grouped
-from foldaway.tallies.segment import SegmentTallies, units_of
+from foldaway.tallies.segment import SegmentTallies, side_by_side_of, units_of
 
 _NO_UNITS = (
     "a total per unit takes the number of units that were assigned within each segment, and the plan has none "
@@ -48,8 +49,15 @@ _NO_UNITS = (
 _TOGETHER = "it is withheld together with smaller levels, which could otherwise be worked out from it and the whole."
 
 
-def by_segment(plan: Plan, tallies: Grouped, door: Door) -> list[BySegment]:
-    """For every segment, outcome and arm the effects by level, p-values corrected for there being several."""
+def by_segment(plan: Plan, tallies: Grouped, door: Door, sites: Mapping[str, Grouped]) -> list[BySegment]:
+    """For every segment, outcome and arm the effects by level, p-values corrected for there being several.
+
+    Args:
+        plan: The plan.
+        tallies: What the trial holds.
+        door: To whom they are told.
+        sites: What each site has sent, if effects are compared within sites.
+    """
     if not plan.segments or not tallies.n:
         return []
     if (cases := tallies.fitted) is not None:  # read as it would be once lean: levels are too small for fits
@@ -60,9 +68,10 @@ def by_segment(plan: Plan, tallies: Grouped, door: Door) -> list[BySegment]:
         tallies = tallies.pooled()
     found = [
         each
-        for column, segment in zip(plan.segments, tallies.segments, strict=True)
+        for place, (column, segment) in enumerate(zip(plan.segments, tallies.segments, strict=True))
         for outcome in plan.outcomes
-        for each in _by_level(plan, column, segment, outcome, door)
+        if plan.federated is None or outcome.binning is None  # sites send no histograms by level
+        for each in _by_level(plan, column, segment, outcome, door, partial(_sites_of, sites, place))
     ]
     return list(_adjusted(plan, found, door))
 
@@ -80,13 +89,28 @@ def effects_by_site(plan: Plan, sites: SegmentTallies[Grouped], door: Door) -> I
         yield msgspec.structs.replace(each, random=random)
 
 
+def _sites_of(sites: Mapping[str, Grouped], place: int, level: str) -> SegmentTallies[Grouped] | None:
+    """A level's tallies by site, of those sites that have sent some; None if there are none."""
+    parts = {site: held.segments[place].level(level) for site, held in sites.items()}
+    there = {site: part for site, part in parts.items() if part.n}
+    return side_by_side_of(there) if there else None
+
+
 def _by_level(
-    plan: Plan, column: str, segment: SegmentTallies[Grouped], outcome: Outcome, door: Door
+    plan: Plan,
+    column: str,
+    segment: SegmentTallies[Grouped],
+    outcome: Outcome,
+    door: Door,
+    sites: Callable[[str], SegmentTallies[Grouped] | None] = lambda level: None,
 ) -> Iterator[BySegment]:
-    """One outcome's, for every arm."""
+    """One outcome's, for every arm; with the tallies of a level by site, if effects are compared within sites."""
     of_group = plan.privacy.smallest_cell if column is SITE else None
     levels = sorted(level for level in segment.levels if sum(segment.level(level).counts))
-    readings = {level: SumsRead.of(segment.level(level))._replace(of_group=of_group) for level in levels}
+    readings = {
+        level: SumsRead.of(segment.level(level))._replace(of_group=of_group).within_sites(sites(level))
+        for level in levels
+    }
     rows = {
         level: _leading([row_from(plan, each) for each in door.found(reading.found_of(outcome))])
         for level, reading in readings.items()

@@ -26,9 +26,9 @@ from foldaway.inference.differing import JointTest, arms_differ
 from foldaway.inference.sample_ratio import sample_ratio
 from foldaway.plan import Plan
 from foldaway.plan.vocabulary import ERRORS, ESTIMATORS
-from foldaway.records.faults import Faults, excess
+from foldaway.records.faults import Faults
 from foldaway.tallies import Grouped, Held, against, arms_of, grouped_of
-from foldaway.tallies.segment import SegmentTallies
+from foldaway.tallies.segment import side_by_side_of
 
 
 def read_effects(
@@ -48,10 +48,7 @@ def read_effects(
     sums = grouped_of(tallies) if plan.keeps_sums else None
     moments = MomentsRead(plan, arms_of(tallies), population)
     effects = effects_of(plan, dropped, door, sums=sums, moments=moments)
-    effects = replace(effects, looks=[each.told() for each in looks] if door.others else looks)
-    if sums is None or excess(dropped, tallies.n, plan.drop_limit):
-        return effects
-    return replace(effects, segments=by_segment(plan, sums, door))
+    return replace(effects, looks=[each.told() for each in looks] if door.others else looks)
 
 
 def effects_of(
@@ -63,7 +60,7 @@ def effects_of(
     moments: MomentsRead | None = None,
     units: Mapping[str, int] | None = None,
     notes: Iterable[str] = (),
-    sites: SegmentTallies[Grouped] | None = None,
+    sites: Mapping[str, Grouped] | None = None,
 ) -> Effects:
     """Every effect that sums and moments hold, and the checks.
 
@@ -81,7 +78,8 @@ def effects_of(
         Unreleased: The plan has a `release`, and these are the exact tallies.
     """
     moments = moments if moments is not None and moments.arms else None
-    reading = None if sums is None else _reading(plan, sums).within_sites(sites)
+    by_site = None if not sites else side_by_side_of(sites)
+    reading = None if sums is None else _reading(plan, sums).within_sites(by_site)
     door = OWN if sums is not None and sums.released else door  # noise hides more than rounding would
     found = [*([] if reading is None else reading.found()), *([] if moments is None else moments.found())]
     rows = [row_from(plan, each) for each in door.found(sorted(found, key=partial(_place, plan)))]
@@ -107,9 +105,12 @@ def effects_of(
     if reading is None:
         return effects
     effects = replace(effects, baseline=baseline_of(plan, reading.tallies.baseline, door))
-    curves = [] if checks.excess else curves_of(reading, door)
-    by_site = [] if checks.excess or sites is None else list(effects_by_site(plan, sites, door))
-    return replace(effects, joint=_joint(effects, reading, door), curves=list(curves), segments=by_site)
+    effects = replace(effects, joint=_joint(effects, reading, door))
+    if checks.excess:
+        return effects
+    segments = [] if by_site is None else effects_by_site(plan, by_site, door)
+    parts = [*segments, *by_segment(plan, reading.tallies, door, sites or {})]
+    return replace(effects, curves=list(curves_of(reading, door)), segments=parts)
 
 
 def _reading(plan: Plan, sums: Grouped) -> SumsRead:

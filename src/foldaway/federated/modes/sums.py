@@ -34,7 +34,7 @@ from foldaway.records.faults import Faults
 from foldaway.tallies import Grouped, Held, grouped_of
 from foldaway.tallies.histogram import Histogram
 from foldaway.tallies.predictor import predictor_of
-from foldaway.tallies.segment import SegmentTallies, side_by_side_of
+from foldaway.tallies.segment import side_by_side_of
 from foldaway.tallies.sums import Sums
 from foldaway.trial import Trial
 
@@ -195,13 +195,13 @@ class SumsByGroup(OneRound, SiteMode):
         notes = notes_on(share, devices, door)
         if plan.release is not None:  # counts of devices are exact, and a release tells nothing that is
             return effects_of(plan, trial.dropped, door, sums=tallies), None
-        sites = side_by_side(share)
+        sites = by_site(share)
         return effects_of(plan, trial.dropped, door, sums=tallies, units=units, notes=notes, sites=sites), None
 
     def held(self, share: ServerShare) -> Held:
         """The sums of each site by themselves, where effects are compared within sites."""
-        sites, whole = side_by_side(share), grouped_of(share.trial.tallies)
-        return whole if sites is None else replace(sites.cells, baseline=whole.baseline)
+        sites, whole = by_site(share), grouped_of(share.trial.tallies)
+        return replace(side_by_side_of(sites).cells, baseline=whole.baseline) if sites else whole
 
     def described(self, plan: Plan) -> str:
         """The group, the count and the sums."""
@@ -226,17 +226,17 @@ class SumsByGroup(OneRound, SiteMode):
         return [GroupSums(bytes(16), longest_arm(plan), MOST_RECORDS, plan.groups - 1, bytes(8 * _columns(plan)))]
 
 
-def side_by_side(share: ServerShare) -> SegmentTallies[Grouped] | None:
-    """What each site has sent, as the levels of a segment; None where effects are not compared within sites."""
+def by_site(share: ServerShare) -> dict[str, Grouped]:
+    """What each site has sent; nothing where effects are not compared within sites."""
     plan = share.plan
     if not plan.within_sites or plan.federated is None:
-        return None
+        return {}
     sites: dict[str, Grouped] = {}
     parts = [(sending.site, sending.share.own) for sending in share.sites.values()]
     for site, own in [*parts, *([(DEVICES, share.own)] if share.own.n else [])]:
         name, held = plan.federated.joined.get(site, site), grouped_of(own.tallies)
         sites[name] = sites[name] + held if name in sites else held
-    return side_by_side_of(sites) if sites else None
+    return sites
 
 
 def _cells(trial: Trial) -> Sums:
