@@ -116,6 +116,14 @@ DESIGNS: dict[str, tuple[fa.Plan, set[str]]] = {
             "It sends, by arm, how many records have each characteristic",
         },
     ),
+    "sites with segments": (
+        replaced(DEMO, federated="sums", unit="patient", segments=[{"column": "sex", "levels": ["f", "m"]}]),
+        {
+            *(BY_SITE_KEY, SITE_STORED, AUDITED, "Devices cannot take part."),
+            "each group of at least 10 units of an arm",
+            "the same counts and sums for each value of sex that at least 10 units of every arm have",
+        },
+    ),
     "device sums": (replaced(DEMO, federated="sums"), {DEVICES_STORED, AUDITED, "its random group"}),
     "device release": (
         replaced(DEMO, federated="sums", outcomes=[fa.Mean("y", bounds=(0, 1))], release=1.0),

@@ -139,6 +139,12 @@ def _sent(plan: Plan) -> Iterator[str]:
         )
         if plan.strata is not None:
             yield "The sums are by stratum as well."
+        if plan.segments:
+            yield (
+                f"It sends the same counts and sums for each value of {' and of '.join(plan.segments)} that at least "
+                f"{plan.privacy.smallest_cell:,} units of every arm have; all other values together have as many, or "
+                "none."
+            )
         if any(each.KIND == "survival" for each in plan.outcomes):
             least = f"{plan.privacy.smallest_cell:,}"
             yield (

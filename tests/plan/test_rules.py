@@ -354,7 +354,21 @@ CUT_FAULTS: list[tuple[dict[str, Any], str]] = [
         {"federated": fa.Federated("sums", sites=2)},
         "`federated.sites` counts sites, which need `unit`",
     ),
-    ({"segments": ["c"], "federated": "sums"}, "`segments` cannot be combined with `federated` or `release`"),
+    ({"segments": ["c"], "federated": "sums"}, "`segments` in a federated plan are for sites that send sums"),
+    (
+        {"segments": ["c"], "federated": "sums", "unit": "u"},
+        "list the `levels` of the segment 'c': sites do not know each other's",
+    ),
+    (
+        {
+            "segments": [{"column": "c", "levels": ["k", "l"]}],
+            "strata": {"column": "s", "levels": ["x", "y"]},
+            "federated": "sums",
+            "unit": "u",
+        },
+        "cannot be combined with `strata`: leave out `strata`",
+    ),
+    ({"segments": ["c"], "release": 1.0}, "`segments` cannot be combined with `release`"),
     ({"strata": {"column": "y", "probabilities": {"x": {"a": 0.5, "b": 0.5}}}}, "'y' is used more than once"),
     ({"strata": {"column": "", "probabilities": {"x": {"a": 0.5, "b": 0.5}}}}, "a column without a name"),
     ({"strata": {"column": "s", "probabilities": {}}}, "list the strata of 's' in `strata.levels`"),

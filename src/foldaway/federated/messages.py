@@ -175,17 +175,29 @@ class PublishedSums(msgspec.Struct, frozen=True):
     words: Numbers
 
 
-class SiteSums(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SiteCells(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Mode sums: a site's counts and sums by cell.
+
+    Attributes:
+        records: How many records there are, by arm and group. Where the plan has strata, here and below the arms of
+            each stratum stand side by side; and of a segment, those of each level.
+        sums: Of each outcome and, if the plan has coefficients, of each ỹ, by arm and group.
+        present: How many of them have each outcome, by arm, group and outcome, where the plan allows it to be missing.
+    """
+
+    records: bytes
+    sums: bytes
+    present: bytes | msgspec.UnsetType = msgspec.UNSET
+
+
+class SiteSums(SiteCells, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Mode sums: what a site sends. Its number travels beside it, and the key that dealt its groups never does.
 
     Attributes:
         units: How many units it has, by arm in the plan's order.
-        records: How many records, by arm and group. Where the plan has strata, here and below the arms of each stratum
-            stand side by side.
-        present: How many of them have each outcome, by arm, group and outcome, where the plan allows it to be missing.
+        segments: The cells of each segment. A level has no records where the site has too few units for it to be told.
         dropped: How many faulty records the site has left out, by arm.
         faults: The reasons, by arm, column and rule; and values that were brought within their bounds.
-        sums: Of each outcome and, if the plan has coefficients, of each ỹ, by arm and group.
         baseline: Of each trait of the baseline table, by arm: how many records have it, their mean, the sum of squares
             about it, and the sum of sizes.
         exits: Where outcomes are survival, a histogram for each of their bins: exits by arm, group and bin. Between two
@@ -193,9 +205,7 @@ class SiteSums(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     units: list[Whole]
-    records: bytes
-    sums: bytes
-    present: bytes | msgspec.UnsetType = msgspec.UNSET
+    segments: list[SiteCells] = []
     baseline: bytes | msgspec.UnsetType = msgspec.UNSET
     dropped: dict[str, Count] = {}
     faults: list[Fault] = []

@@ -424,7 +424,7 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
     @property
     def sites_only(self) -> bool:
         """Whether no device can take part in a federated plan: its message cannot say what the plan asks for."""
-        by_sites = self.lacking or self.strata is not None or bool(self.baseline)
+        by_sites = self.lacking or self.strata is not None or bool(self.baseline or self.segments)
         by_sites = by_sites or any(each.KIND == "survival" for each in self.outcomes)
         return self.federated is not None and by_sites
 

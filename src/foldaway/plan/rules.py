@@ -258,8 +258,10 @@ def _column_faults(plan: Analysis) -> Iterator[str]:
 
 def _segment_faults(plan: Analysis) -> Iterator[str]:
     """Segments cut the arms of sums; a column may be a segment besides what else it is, if it has levels."""
-    if plan.segments and (plan.federated is not None or plan.release is not None):
-        yield "`segments` cannot be combined with `federated` or `release` yet."
+    if plan.segments and plan.release is not None:
+        yield "`segments` cannot be combined with `release` yet."
+    if plan.segments and plan.federated is not None:
+        yield from _segments_of_sites(plan)
     if plan.strata is not None and plan.release is not None:
         yield "`strata` cannot be combined with `release` yet."
     if plan.strata is not None and plan.federated is not None and (plan.unit is None or plan.keeps != SUMS):
@@ -282,6 +284,22 @@ def _segment_faults(plan: Analysis) -> Iterator[str]:
             yield f"the segment {column!r} is a covariate without levels: give it `levels`."
     if strata is not None and not plan.grouped and any(each.KIND == "total" for each in plan.outcomes):
         yield "totals within `strata` need `unit`, whose groups give them an error."
+
+
+def _segments_of_sites(plan: Analysis) -> Iterator[str]:
+    """Segments of a federated plan: sites send sums for each level."""
+    if plan.unit is None or plan.keeps != SUMS:
+        yield (
+            "`segments` in a federated plan are for sites that send sums: they need `unit` and `federated.mode` = "
+            '"sums". A device\'s message does not say which levels it has.'
+        )
+    if plan.strata is not None:
+        yield (
+            "`segments` in a federated plan cannot be combined with `strata`: leave out `strata`, and effects compare "
+            "the arms within sites; or make the column of the strata a segment."
+        )
+    if plan.unlisted:
+        yield f"list the `levels` of the segment {_listed(plan.unlisted)}: sites do not know each other's."
 
 
 def _baseline_faults(plan: Analysis) -> Iterator[str]:

@@ -257,7 +257,7 @@ class Grouped(ABC):
         return {
             "histograms": tuple(
                 fold_histogram(histogram, alike, bins, self.n)
-                for histogram, bins in zip(self.histograms, batch.bins, strict=True)
+                for histogram, bins in zip(self.histograms, batch.bins, strict=bool(self.histograms))
             ),
             "segments": tuple(
                 segment.fold(batch, *levels)

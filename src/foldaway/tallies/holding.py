@@ -95,8 +95,13 @@ def baseline_shape(plan: Plan) -> SumsShape:
 
 
 def _cells(plan: Plan, column: str | None = None, levels: int = 1) -> Rich | Lean:
-    """Of no records; of a segment, with an arm for each arm and level. Where the plan has strata, with these."""
-    parts = 1 if column is None else plan.parts_of(column)
+    """Of no records; of a segment, with an arm for each arm and level. Where the plan has strata, with these.
+
+    At sites a segment has as many groups as all records, since sites join groups, and no histograms, which they do not
+    send by level.
+    """
+    at_sites = column is not None and plan.federated is not None
+    parts = 1 if column is None or at_sites else plan.parts_of(column)
     held, strata = _bare(plan, levels, parts, weighted=plan.weighted), None
     if plan.strata is not None:
         number, own = len(plan.strata.probabilities), plan.weight is not None
@@ -104,9 +109,9 @@ def _cells(plan: Plan, column: str | None = None, levels: int = 1) -> Rich | Lea
         if column is None:
             exits = [plan.bins[place] for place in plan.exits_by_stratum]
             strata = replace(strata, histograms=_empty_histograms(plan, exits, number, number, weighted=own))
-    return replace(
-        held, histograms=_empty_histograms(plan, plan.bins, levels, parts, weighted=plan.weighted), strata=strata
-    )
+    bins = () if at_sites else plan.bins
+    histograms = _empty_histograms(plan, bins, levels, parts, weighted=plan.weighted)
+    return replace(held, histograms=histograms, strata=strata)
 
 
 def _empty_histograms(
@@ -160,7 +165,10 @@ def _restored(state: Any, plan: Plan) -> Grouped:
         baseline = Sums.restore(saved.baseline, baseline_shape(plan))
     elif saved.baseline is not msgspec.UNSET:
         raise StateError("the state does not fit its plan: it has a baseline.")
-    beside = [each.n for each in (*(segment.cells for segment in segments), arms, baseline) if each is not None]
+    beside = [each.n for each in (arms, baseline) if each is not None]
+    of_levels = [segment.cells.n for segment in segments]
+    # Sites do not send levels that few of their units have.
+    beside += [max(n, held.n) for n in of_levels] if plan.federated is not None else of_levels
     if any(n != held.n for n in beside) or any(each.n > held.n for part in parts for each in part.histograms):
         raise StateError("the state is damaged: its counts do not fit.")
     return replace(held, segments=tuple(segments), arms=arms, baseline=baseline)

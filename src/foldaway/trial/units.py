@@ -58,12 +58,14 @@ class Seen(NamedTuple):
         hashes: Keyed hashes of them, by arm: of all units, then of those that have each of the values; none where units
             are not counted. They lie in parts, each less than half as large as the one before it, so that a long run
             does not sort all of them with every batch.
+        segments: The same of each of the plan's segments, the arms of a level side by side.
     """
 
     arms: int
     strata: int
     values: tuple[int, ...]
     hashes: tuple[tuple[NDArray[np.uint64], ...], ...]
+    segments: tuple[Seen, ...] = ()
 
     @classmethod
     def nobody(cls, plan: Plan) -> Seen:
@@ -73,8 +75,14 @@ class Seen(NamedTuple):
         lackable = [place for place in first if plan.lackable.intersection(plan.values[place].columns)]
         values = tuple(place - len(plan.values) for place in lackable)
         strata = 1 if plan.strata is None else len(plan.strata.probabilities)
-        cells = len(plan.arms) * strata * (1 + len(values)) if counted else 0
-        return cls(len(plan.arms), strata, values, ((),) * cells)
+        seen = cls.of_cells(len(plan.arms), strata, values) if counted else cls(len(plan.arms), strata, values, ())
+        levels = (len(plan.levels_of(column) or ()) for column in plan.segments)
+        return seen._replace(segments=tuple(cls.of_cells(n * len(plan.arms), 1, values) for n in levels if counted))
+
+    @classmethod
+    def of_cells(cls, arms: int, strata: int, values: tuple[int, ...]) -> Seen:
+        """Before the first record, where units are counted."""
+        return cls(arms, strata, values, ((),) * (arms * strata * (1 + len(values))))
 
     def with_batch(self, batch: Batch) -> Seen:
         """With the units of a batch."""
@@ -85,16 +93,35 @@ class Seen(NamedTuple):
         if self.values:
             rows = batch.assemble(slice(0, len(batch)))
             here += [~np.isnan(rows[value]) for value in self.values]
+        levels = (
+            segment.with_batch(batch.cut(level, len(names)))
+            for segment, (names, level) in zip(self.segments, batch.segments, strict=bool(self.segments))
+        )
+        segments = tuple(levels)
         if self.strata > 1:
             batch = batch.by_stratum(self.strata)
         assert batch.key is not None
         cells = range(self.arms * self.strata)
         parts = ((np.unique(batch.key[each & (batch.arm == cell)]),) for each in here for cell in cells)
-        return self.merge(self._replace(hashes=tuple(parts)))
+        seen = self.merge(self._replace(hashes=tuple(parts), segments=()))
+        return seen._replace(segments=segments)
 
     def merge(self, other: Seen) -> Seen:
         """Those of both."""
-        return self._replace(hashes=tuple(map(_united, self.hashes, other.hashes)))
+        segments = tuple(one.merge(two) for one, two in zip(self.segments, other.segments, strict=False))
+        return self._replace(hashes=tuple(map(_united, self.hashes, other.hashes)), segments=segments)
+
+    def with_rest(self, told: NDArray[np.bool_]) -> Seen:
+        """Of a segment with these levels, those that are told, and last all others as one."""
+        arms = self.arms // len(told)
+        rows = [self.hashes[start : start + arms] for start in range(0, len(self.hashes), arms)]
+        found: list[tuple[NDArray[np.uint64], ...]] = []
+        for first in range(0, len(rows), len(told)):
+            here = rows[first : first + len(told)]
+            found += [parts for row, each in zip(here, told, strict=True) if each for parts in row]
+            others = [row for row, each in zip(here, told, strict=True) if not each]
+            found += [sum((row[arm] for row in others), ()) for arm in range(arms)]
+        return self._replace(arms=arms * (int(told.sum()) + 1), hashes=tuple(found))
 
     def by_group(self, groups: int) -> NDArray[np.int64]:
         """How many there are, by arm, or stratum and arm, and group: of all, then of those that have each value."""

@@ -81,7 +81,8 @@ def run_sites(server: Served, trial: Hosted, rows: pd.DataFrame, folder: Path) -
 
 def test_effects_within_sites_are_estimatrs_on_all_rows(server: Served, rows: pd.DataFrame, tmp_path: Path) -> None:
     """No record names its site; what is missing is told; the shares of 2:1 are no fault of the allocation."""
-    trial = Hosted(server, consortium("within"))
+    rows = rows.assign(sex=np.where(rows["patient"].str[1:].astype(int) % 3 == 0, "f", "m"))
+    trial = Hosted(server, consortium("within", segments=[{"column": "sex", "levels": ["f", "m"]}]))
     for said, site in zip(run_sites(server, trial, rows, tmp_path), SITES, strict=True):
         absent = rows[rows["site"] == site].groupby("arm")["pain"].apply(lambda pain: pain.isna().sum())
         assert all(f"{arm} {n}" in " ".join(said.split()) for arm, n in absent.items())
@@ -95,7 +96,12 @@ def test_effects_within_sites_are_estimatrs_on_all_rows(server: Served, rows: pd
     assert row.std_error == pytest.approx(truth["blocks"][1], rel=3 * spread)
     assert effects.sample_ratio is not None
     assert known(effects.sample_ratio.p_value) > 0.001
-    (by_site,) = effects.segments
+    by_site, by_sex = effects.segments
+    for each in by_sex.effects:
+        own = rows[rows["sex"] == each.segment].dropna(subset="pain")
+        means = own.groupby(["site", "arm"])["pain"].mean().unstack()
+        within = (means["drug"] - means["placebo"]) * own["site"].value_counts(normalize=True)
+        assert (each.n, each.estimate) == (len(own), pytest.approx(within.sum(), rel=1e-9))
     assert [each.segment for each in by_site.effects] == ["Aarhus", "Uppsala", "Bergen"]  # the largest first
     for each in by_site.effects:
         own = truth[str(each.segment)]

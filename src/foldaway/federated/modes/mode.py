@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -116,12 +116,24 @@ class Mode(ABC):
         """The longest messages that a device can send, of each kind."""
 
 
+class SentBefore(NamedTuple):
+    """What a site remembers of what it has sent, since whoever has both messages sees the difference.
+
+    Attributes:
+        exits: For each of the plan's histograms, exits by arm (of a stratum) and bin.
+        levels: For each of its segments, units by level and arm: see `site_segments.counted`.
+    """
+
+    exits: Sequence[bytes]
+    levels: Sequence[Sequence[int]]
+
+
 class SiteMode(Mode):
     """A mode in which sites with many units take part too."""
 
     @abstractmethod
-    def from_site(self, trial: Trial, exits_before: Sequence[bytes] = ()) -> bytes:
-        """What a site sends of the records that it has folded, in place of tallies with these exits, if of some."""
+    def from_site(self, trial: Trial, before: SentBefore | None = None) -> bytes:
+        """What a site sends of the records that it has folded, in place of what it sent before, if it has."""
 
     def exits_sent(self, plan: Plan, data: bytes) -> list[bytes]:
         """For each of the plan's histograms, the exits by arm and bin in what a site has sent."""

@@ -19,7 +19,7 @@ from foldaway.federated.messages import (
     DeviceSums,
     encoded,
 )
-from foldaway.federated.modes.mode import Mode, SiteMode, longest_arm
+from foldaway.federated.modes.mode import Mode, SentBefore, SiteMode, longest_arm
 from foldaway.federated.modes.share import Devices, ServerShare, units_of
 from foldaway.federated.replies.published import Published
 from foldaway.keeping.cohort import least_to_publish
@@ -53,7 +53,7 @@ class OneMessage(OneRound, SiteMode):
         """The factor of as many records as a message may be of."""
         return [DeviceMoments.of(bytes(16), longest_arm(plan), MOST_RECORDS, np.zeros((len(plan.columns),) * 2))]
 
-    def from_site(self, trial: Trial, exits_before: Sequence[bytes] = ()) -> bytes:
+    def from_site(self, trial: Trial, before: SentBefore | None = None) -> bytes:
         """The state, in which every unit is a cluster."""
         return trial.dumps()
 

@@ -21,8 +21,8 @@ from foldaway.federated.messages import (
     packed,
     unpacked,
 )
-from foldaway.federated.modes import site_baseline
-from foldaway.federated.modes.mode import SiteMode, longest_arm
+from foldaway.federated.modes import site_baseline, site_cells, site_segments
+from foldaway.federated.modes.mode import SentBefore, SiteMode, longest_arm
 from foldaway.federated.modes.one_round import OneRound, notes_on, site_sentence
 from foldaway.federated.modes.share import Devices, ServerShare, units_of
 from foldaway.federated.modes.site_groups import regrouped, require_counted, site_groups, told_exits
@@ -48,7 +48,7 @@ class SumsByGroup(OneRound, SiteMode):
     name = "sums"
     reports = GroupSums
 
-    def from_site(self, trial: Trial, exits_before: Sequence[bytes] = ()) -> bytes:
+    def from_site(self, trial: Trial, before: SentBefore | None = None) -> bytes:
         """Counts and sums by arm and group; groups were dealt under a key of the site's own, which stays there.
 
         Groups are joined until each that has units of an arm has `smallest_cell` of them, so that no unit's sums leave
@@ -57,27 +57,27 @@ class SumsByGroup(OneRound, SiteMode):
         """
         plan, sums, dropped = trial.plan, _cells(trial), trial.dropped
         require_counted(trial, sums.records)
-        places = site_groups(trial, sums.shape.groups)
-        totals = np.stack([sums.totals(column) for column in range(sums.shape.columns)], axis=-1)
+        cells = site_cells.sent(sums, site_groups(trial, sums.shape.groups))
         exits: list[bytes] = []
         for histogram in _exits_of(trial):
-            cells, groups, number = histogram.counts.shape
-            sent = exits_before[len(exits)] if exits_before else bytes(8 * cells * number)
-            before = unpacked(sent, cells * number).reshape(-1, len(plan.arms), number)
-            counts = histogram.counts.reshape(len(before), -1, groups, number)
-            pairs = zip(counts, before, strict=True)
+            arms, groups, number = histogram.counts.shape
+            sent = bytes(8 * arms * number) if before is None else before.exits[len(exits)]
+            then = unpacked(sent, arms * number).reshape(-1, len(plan.arms), number)
+            counts = histogram.counts.reshape(len(then), -1, groups, number)
+            pairs = zip(counts, then, strict=True)
             told = np.concatenate([told_exits(*pair, plan.privacy.smallest_cell) for pair in pairs])
             exits.append(packed(regrouped(told, site_groups(trial, groups))))
         baseline = site_baseline.sent(trial)
         message = SiteSums(
-            list(units_of(trial).values()),
-            packed(regrouped(sums.records, places)),
-            packed(regrouped(totals, places)),
-            msgspec.UNSET if sums.present is None else packed(regrouped(sums.present, places)),
-            msgspec.UNSET if baseline is None else baseline,
-            dict(dropped.records),
-            list(dropped),
-            exits,
+            units=list(units_of(trial).values()),
+            records=cells.records,
+            sums=cells.sums,
+            present=cells.present,
+            segments=site_segments.sent(trial, () if before is None else before.levels),
+            baseline=msgspec.UNSET if baseline is None else baseline,
+            dropped=dict(dropped.records),
+            faults=list(dropped),
+            exits=exits,
         )
         return encoded(message)
 
@@ -95,42 +95,26 @@ class SumsByGroup(OneRound, SiteMode):
         Units of different sites, and of devices, are different units: their groups add up whatever the keys were.
         """
         message, plan = decoded(data, SiteSums, most=None), share.plan
-        arms, columns = len(plan.arms), _columns(plan)
-        here = _cells(share.own).shape
-        records = unpacked(message.records, here.arms * here.groups).reshape(here.arms, here.groups)
-        sums = unpacked(message.sums, records.size * columns).reshape(*records.shape, columns)
-        if (message.present is msgspec.UNSET) == plan.lacking:
-            raise MessageError("the message must count who has each outcome if, and only if, these may be missing.")
-        present = np.repeat(records[..., None], len(plan.values), axis=-1)
-        if message.present is not msgspec.UNSET:
-            present = unpacked(message.present, present.size).reshape(present.shape)
-        by_column = np.tile(present, columns // len(plan.values))
-        there = records > 0
-        most, filled = (each.sum(axis=1).reshape(-1, arms).sum(axis=0) for each in (records, there))
-        counts = np.concatenate([records[..., None], present], axis=-1)
-        if np.any(counts < 0) or np.any(counts != np.floor(counts)) or np.any(sums[by_column == 0]):
-            raise MessageError("the message's counts of records do not fit its sums.")
-        if np.any(present > records[..., None]) or np.any((present > 0) & (present < plan.privacy.smallest_cell)):
-            raise MessageError(
-                "the message's counts of outcomes do not fit its records, or the plan's `smallest_cell`."
-            )
+        cells = site_cells.received(plan, message, _cells(share.own).shape)
+        most, filled = (
+            each.sum(axis=1).reshape(-1, len(plan.arms)).sum(axis=0) for each in (cells.records, cells.records > 0)
+        )
         if np.any(most > MOST_RECORDS):
             raise MessageError(f"the message claims more records of an arm than {MOST_RECORDS:,}, the limit.")
         units = np.array(message.units)
-        if len(units) != arms or np.any(units > most):
+        if len(units) != len(plan.arms) or np.any(units > most):
             raise MessageError("the message's counts of units do not fit its records.")
         if np.any(units < plan.privacy.smallest_cell * filled):
             raise MessageError("the message has groups of fewer units than the plan's `smallest_cell`.")
         share.require_of_units(message.units, most.astype(int).tolist())
-        with np.errstate(invalid="ignore"):  # where nobody has an outcome, there is no mean
-            self._require_plausible(share, sums[there] / by_column[there])
+        self._require_plausible(share, cells.means)
         site = ServerShare(Trial(plan), devices=message.units, largest=most.astype(int).tolist())
         site.own.dropped = Faults(message.dropped.items(), message.faults)
         share.require_dropped(site.own.dropped, int(most.sum()))
         baseline = site_baseline.received(plan, message.baseline or None, most, message.units)
-        site.own.tallies = replace(grouped_of(site.own.tallies), baseline=baseline)
-        arm, group = np.nonzero(there)
-        site.own.fold_totals(arm, group, records[there].astype(np.int64), sums[there], present[there])
+        segments = site_segments.received(site.own, message.segments, most)
+        site.own.tallies = replace(grouped_of(site.own.tallies), baseline=baseline, segments=segments)
+        site.own.fold_totals(*cells.rows)
         self._take_exits(site.own, message.exits, most)
         return site
 
@@ -192,7 +176,7 @@ class SumsByGroup(OneRound, SiteMode):
         """Those of sums by group, within sites where there are some, with a note on who is missing from them."""
         trial, plan = share.trial, share.plan
         units, tallies = dict(zip(plan.arms, share.devices, strict=True)), grouped_of(trial.tallies)
-        notes = notes_on(share, devices, door)
+        notes = [*notes_on(share, devices, door), *site_segments.notes(tallies)]
         if plan.release is not None:  # counts of devices are exact, and a release tells nothing that is
             return effects_of(plan, trial.dropped, door, sums=tallies), None
         sites = by_site(share)
@@ -210,6 +194,7 @@ class SumsByGroup(OneRound, SiteMode):
         least = many(plan.privacy.smallest_cell, "unit")
         by = "arm" if plan.strata is None else "stratum, arm"
         sent = f"counts and sums by {by} and group, of at least {least} each{_exits(plan, least)},"
+        sent += f" the same by {' and by '.join(plan.segments)} where an arm has as many," if plan.segments else ""
         sent += " and counts, means and squares of the baseline by arm," if plan.baseline else ""
         site = "" if plan.unit is None else f"{site_sentence(plan, sent)} "
         if plan.sites_only:

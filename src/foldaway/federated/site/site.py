@@ -17,7 +17,8 @@ import msgspec
 from foldaway.errors import RecordError, ServerError, SourceError, StateError, instead_of, many
 from foldaway.federated.link import HttpLink
 from foldaway.federated.messages import Received, new_number
-from foldaway.federated.modes import site_baseline, site_mode_of
+from foldaway.federated.modes import site_baseline, site_mode_of, site_segments
+from foldaway.federated.modes.mode import SentBefore
 from foldaway.federated.modes.share import require_newcomers, units_of
 from foldaway.keeping.cohort import least_to_publish, too_few_to_send
 from foldaway.keeping.disk import destroy_file, make_file, replace_file
@@ -175,7 +176,8 @@ def send_site(
     path, key = _place(trial.plan, folder), trial.key if trial.plan.keyed else b""
     mark, fresh = SiteMark.of(trial, files, folder, key, replace=replace)
     mode = site_mode_of(trial.plan)
-    state = mode.from_site(trial, () if mark.before is None else mark.before.exits)
+    before = None if mark.before is None else SentBefore(mark.before.exits, mark.before.levels)
+    state = mode.from_site(trial, before)
     if mark.safe:
         return _report(trial, state, repeated=True, durable=True)
     headers = {"Content-Type": STATE, "Foldaway-Number": mark.number.hex()}
@@ -218,16 +220,21 @@ def _require_more(trial: Trial, before: SiteMark) -> None:
 
 
 class _Counted(NamedTuple):
-    """How many units there are by arm; and by stratum and arm, of all and of those that have each outcome or trait."""
+    """How many units there are by arm; by stratum and arm, of all and of those that have each outcome or trait.
+
+    And by segment, level and arm, of which those are told that have enough.
+    """
 
     units: list[int]
     cells: list[int]
+    levels: list[list[int]]
 
 
 def _counted(trial: Trial) -> _Counted:
     units = units_of(trial)
     cells = trial.seen.by_group(1).reshape(-1).tolist() if trial.seen.hashes else []
-    return _Counted([units[arm] for arm in trial.plan.arms], [*cells, *site_baseline.counted(trial)])
+    by_arm = [units[arm] for arm in trial.plan.arms]
+    return _Counted(by_arm, [*cells, *site_baseline.counted(trial)], site_segments.counted(trial))
 
 
 def _report(trial: Trial, state: bytes, *, repeated: bool, durable: bool) -> SiteReport:
@@ -258,6 +265,7 @@ class SiteMark(msgspec.Struct, frozen=True):
     safe: bool = False
     units: list[int] = []
     cells: list[int] = []
+    levels: list[list[int]] = []
     exits: list[bytes] = []
     before: SiteMark | None = None
 
