@@ -250,7 +250,7 @@ def sites_taken(server: Served, scope: str, units: int, rng: random.Random, reco
         token = server.ask("POST", "/v1/tokens", json=wanted).json()["token"]
     counts = np.full((2, plan.groups), units * records // plan.groups, dtype=float)
     sums = counts * np.array([[0.0], [1.0]])
-    body = encoded(SiteSums([int(units)] * 2, packed(counts), packed(sums)))
+    body = encoded(SiteSums(units=[int(units)] * 2, records=packed(counts), sums=packed(sums)))
     said = {**OCTETS, "Foldaway-Number": new_number().hex()}
     return server.ask("POST", f"/v1/trials/{plan.name}/tallies", token, content=body, headers=said).status_code == 200
 

@@ -98,10 +98,11 @@ def test_effects_within_sites_are_estimatrs_on_all_rows(server: Served, rows: pd
     assert known(effects.sample_ratio.p_value) > 0.001
     by_site, by_sex = effects.segments
     for each in by_sex.effects:
-        own = rows[rows["sex"] == each.segment].dropna(subset="pain")
-        means = own.groupby(["site", "arm"])["pain"].mean().unstack()
-        within = (means["drug"] - means["placebo"]) * own["site"].value_counts(normalize=True)
-        assert (each.n, each.estimate) == (len(own), pytest.approx(within.sum(), rel=1e-9))
+        of_sex = rows[rows["sex"] == each.segment].dropna(subset="pain")
+        means = of_sex.groupby(["site", "arm"])["pain"].mean().unstack()
+        within = (means["drug"] - means["placebo"]) * of_sex["site"].value_counts(normalize=True)
+        assert each.n == len(of_sex)
+        assert each.estimate == pytest.approx(within.sum(), rel=1e-9)
     assert [each.segment for each in by_site.effects] == ["Aarhus", "Uppsala", "Bergen"]  # the largest first
     for each in by_site.effects:
         own = truth[str(each.segment)]
