@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -9,9 +10,11 @@ import numpy as np
 import pytest
 
 import foldaway as fa
+from counted_devices import plan_of
 from foldaway.effects import Effects
-from foldaway.effects.looks_taken import BENEFIT, GO_ON, HIGHER
-from foldaway.errors import PlanError
+from foldaway.effects.looks_taken import BENEFIT, GO_ON, HIGHER, Look
+from foldaway.errors import PlanError, TrialEnded
+from foldaway.federated.messages import DeviceMoments, DeviceSums, Enrolment, GroupSums, encoded, new_number, packed
 from foldaway.service.collecting.record_trials import Sent
 from foldaway.service.collecting.service import Service
 from foldaway.sources.formats.body import JSON, Limits
@@ -72,7 +75,97 @@ def test_looks_are_taken_on_their_information_once_for_all_servers_and_survive_a
     assert exact.p_value is not None
     back.end(PLAN.name)
     assert [look.arms[0].found for look in told(back).looks] == [GO_ON, BENEFIT]
-    assert again.looks.read(PLAN.name) == ()
+    with pytest.raises(TrialEnded, match="final effects name its looks"):
+        again.looks.read(PLAN.name)
+    with pytest.raises(TrialEnded, match="final effects name its looks"):
+        again.looks.take(PLAN.name, 2, kept)
+
+
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Lets something happen once, between a read of a table and what is made of it."""
+
+    def happens(table: object, read: str, what: Callable[[], object]) -> None:
+        once, reading = [what], getattr(table, read)
+
+        def reads(*args: Any) -> Any:
+            found = reading(*args)
+            while once:
+                once.pop()()
+            return found
+
+        monkeypatch.setattr(table, read, reads)
+
+    return happens
+
+
+def test_a_look_that_another_server_tells_while_a_trial_ends_is_in_its_final_effects(
+    place: Place, meanwhile: Callable[..., None]
+) -> None:
+    rng, store = np.random.default_rng(5), place.open()
+    one, two = (Service(store, name, Limits()) for name in ("one", "two"))
+    one.create(PLAN.to_toml())
+    send(two, rng, 500)
+    send(one, rng, 60)  # fewer than a cohort, which wait for the end
+    assert one.records.pending() == 60
+    seen = list[Look]()
+    meanwhile(store.looks, "read", lambda: seen.extend(told(two, exact=True).looks))
+    one.end(PLAN.name)
+    (look,) = seen
+    assert (look.fraction, look.last, look.arms[0].found) == (500 / 900, False, GO_ON)
+    first, last = told(one).looks
+    assert first == look.told()
+    assert (last.last, last.spent, last.fraction) == (True, 0.05, 0.6)
+
+
+@pytest.mark.parametrize("mode", ["one-message", "delta", "sums"])
+def test_so_is_one_of_a_trial_whose_records_stay_on_devices(
+    place: Place, mode: str, meanwhile: Callable[..., None]
+) -> None:
+    store = place.open()
+    one, two = (Service(store, name, Limits()) for name in ("one", "two"))
+    looks = {"information": {"units": 50}, "at": [0.5, 1.0]}
+    plan = plan_of(f"looked-at-{mode}", mode, smallest_cell=2, looks=looks)
+    one.create(plan.to_toml())
+    devices = [(new_number(), arm, j) for j, arm in enumerate(21 * list(plan.arms))]
+    one.devices.receive(plan.name, "enrolments", [encoded(Enrolment(number, arm)) for number, arm, _ in devices])
+    reports = [report(plan, *device) for device in devices]
+    two.devices.receive(plan.name, "reports", reports[:40])
+    one.devices.receive(plan.name, "reports", reports[40:])  # fewer than a cohort
+    assert one.devices.pending() == 2
+    seen, (whole, _), counts = list[Look](), two.devices.whole(plan), two.devices.look(plan).devices
+    # Of somebody who has asked before the end began.
+    meanwhile(store.looks, "read", lambda: seen.extend(two.devices._looks(plan, whole, counts)))
+    one.end(plan.name)
+    (look,) = seen
+    first, last = told(one, plan.name).looks
+    assert first == look.told()
+    assert (look.fraction, look.last, last.last, last.spent) == (0.8, False, True, 0.05)
+
+
+def report(plan: fa.Plan, number: bytes, arm: str, j: int) -> bytes:
+    """Of a device with one record."""
+    y = float(j * 37 % 10)
+    if plan.mode == "sums":
+        return encoded(GroupSums(number, arm, 1, j % plan.groups, packed(np.array([y]))))
+    if plan.mode == "delta":
+        return encoded(DeviceSums(number, arm, 1, packed(np.array([y]))))
+    return encoded(DeviceMoments.of(number, arm, 1, np.array([[1.0, y], [0.0, 0.0]])))
+
+
+@pytest.mark.parametrize(("table", "read"), [("shards", "all"), ("looks", "read")])
+def test_whoever_asks_while_another_server_ends_a_trial_gets_all_of_its_looks(
+    place: Place, table: str, read: str, meanwhile: Callable[..., None]
+) -> None:
+    rng, store = np.random.default_rng(6), place.open()
+    one, two = (Service(store, name, Limits()) for name in ("one", "two"))
+    one.create(PLAN.to_toml())
+    send(one, rng, 500)
+    (first,) = told(one).looks
+    send(one, rng, 300)
+    meanwhile(getattr(store, table), read, lambda: one.end(PLAN.name))
+    assert told(two).looks[0] == first
+    assert len(told(two).looks) == 2
 
 
 def test_the_end_takes_a_last_look_that_spends_what_is_left(place: Place) -> None:

@@ -326,7 +326,7 @@ class DeviceTrials:
         effects, records, late = None, whole.trial.n, 0
         if exact is not None:
             now = exact
-            looks = last_looks(self._store, plan, lambda: now)
+            looks, unless_looked = last_looks(self._store, plan, lambda: now)
             exact = replace(exact, looks=looks)
             candidate = _candidate(whole, seen.devices, published, looks)
             told, unless_told = self._answers.final(plan, candidate)
@@ -336,7 +336,7 @@ class DeviceTrials:
             effects = None if told is None else replace(told.effects, looks=[each.told() for each in looks])
             if effects is not None and effects.flow is not None and told is not None and told.records == records:
                 effects = at_the_end(effects, exact)
-            also.append(unless_told)
+            also += [unless_told, unless_looked]
             if told is not None and plan.release is None:  # an earlier answer, if fewer than a cohort have come since
                 records, late = told.records, candidate.census.moved - told.behind
         note = None if step.why is None else f"{step.why}."

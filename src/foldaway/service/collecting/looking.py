@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 from foldaway.effects import Effects
 from foldaway.effects.looks import look_at
 from foldaway.effects.looks_taken import Look
 from foldaway.errors import EstimateError, TooEarly
 from foldaway.plan import Plan
+from foldaway.service.database.look_table import require_looks
 from foldaway.service.database.store import Store
+from foldaway.service.database.tables import Change
 
 
 def looks_of(store: Store, plan: Plan, exact: Callable[[], Effects]) -> tuple[Look, ...]:
@@ -20,6 +23,9 @@ def looks_of(store: Store, plan: Plan, exact: Callable[[], Effects]) -> tuple[Lo
         store: Where they are kept.
         plan: The plan.
         exact: Gives the effects of what is durable, exactly; asked only if the plan has looks.
+
+    Raises:
+        TrialEnded: Its final effects name its looks.
     """
     if plan.looks is None:
         return ()
@@ -30,13 +36,19 @@ def looks_of(store: Store, plan: Plan, exact: Callable[[], Effects]) -> tuple[Lo
     return store.looks.read(plan.name)
 
 
-def last_looks(store: Store, plan: Plan, exact: Callable[[], Effects]) -> tuple[Look, ...]:
-    """The same at the end of a trial, with a last look that spends what is left; it is kept with the final effects."""
-    if plan.looks is None:
-        return ()
-    taken = store.looks.read(plan.name)
-    last = _due(exact, taken, last=True)
-    return taken if last is None else (*taken, last)
+def last_looks(store: Store, plan: Plan, exact: Callable[[], Effects]) -> tuple[tuple[Look, ...], Change]:
+    """The same at the end of a trial, with a last look that spends what is left; it is kept with the final effects.
+
+    Returns:
+        The looks, and what makes sure, in the transaction that ends the trial, that no server has taken another since.
+
+    Raises:
+        TrialEnded: Another server was faster.
+    """
+    taken = () if plan.looks is None else store.looks.read(plan.name)
+    last = None if plan.looks is None else _due(exact, taken, last=True)
+    unless_looked = partial(require_looks, trial=plan.name, taken=len(taken))
+    return taken if last is None else (*taken, last), unless_looked
 
 
 def _due(exact: Callable[[], Effects], taken: Sequence[Look], *, last: bool = False) -> Look | None:

@@ -163,7 +163,7 @@ class RecordTrials:
         audited = audit(plan, whole.tallies) if plan.release is None else None
         if plan.release is not None:  # however few have come, since a refusal would depend on exact counts
             whole.conclude()  # noise is drawn once: what is told is stored in the transaction that ends
-        whole.chronicle.looks = last_looks(self._store, plan, whole.read)
+        whole.chronicle.looks, unless_looked = last_looks(self._store, plan, whole.read)
         told, unless_told = self._answers.final(plan, _candidate(whole))
         if not without_effects and (why := why_none(plan, told)) is not None:
             raise would_be_without_effects(name, why.rstrip("."))
@@ -174,7 +174,7 @@ class RecordTrials:
         lost = None if plan.release is not None else round_count(left_out(shards) + whole.n - counted)
         answer = Answer.of(plan, effects, round_count(counted), lost, final=True)
         moved = partial(write_sequences, trial=name, sequences=dict(collector.account.reached.moves))
-        ended = self._answers.end(answer, audited, shards, [moved, unless_told])
+        ended = self._answers.end(answer, audited, shards, [moved, unless_told, unless_looked])
         del self._collectors[name]
         ours = ended.final == answer.dumps()  # another server may have been faster
         return ended, whole.read() if whole.n and ours else None
@@ -203,7 +203,7 @@ class RecordTrials:
             else:
                 collector.commit_if_due()
                 self._note_stored(name, collector)
-                with suppress(TooEarly):
+                with suppress(TooEarly, TrialEnded):
                     self._told(collector.plan, self._store.shards.all(name), on_tick=True)
         except UnknownTrial:  # it ended and removed elsewhere
             self._let_go(name)

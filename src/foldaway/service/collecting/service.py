@@ -13,7 +13,7 @@ import msgspec
 
 from foldaway.account.pace import Pace
 from foldaway.effects import outlook
-from foldaway.errors import EstimateError, FoldawayError, IngestError, TooEarly
+from foldaway.errors import EstimateError, FoldawayError, IngestError, TooEarly, TrialEnded
 from foldaway.evidence.certificate import issue
 from foldaway.federated.coordinator.ending import EndRequest
 from foldaway.inference.rounding import round_count
@@ -27,6 +27,7 @@ from foldaway.service.collecting.numbers import Producers
 from foldaway.service.collecting.pair import Pair
 from foldaway.service.collecting.record_inbox import GivenUp
 from foldaway.service.collecting.record_trials import RecordTrials
+from foldaway.service.database.outages import again_after
 from foldaway.service.database.shard_table import left_out
 from foldaway.service.database.store import Store
 from foldaway.service.database.trial_table import TrialRow
@@ -223,6 +224,7 @@ class Service:
             row.team,
         )
 
+    @again_after(TrialEnded)  # another server has ended it just now: its final effects are there
     def effects(self, name: str, *, exact: bool = False, reader: bool = False) -> Answer:
         """What is told of a trial; exact numbers if they are wanted, and it is counted that somebody asked.
 
@@ -261,6 +263,7 @@ class Service:
             raise EstimateError("the trial ended without effects, so there is no report.")
         return effects_page(effects, self.store.ledger.read(name)).html
 
+    @again_after(TrialEnded)
     def outlook(
         self, name: str, records: int | None = None, days: float | None = None, width: float | None = None
     ) -> Ahead:
