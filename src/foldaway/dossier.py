@@ -248,6 +248,9 @@ def _fields(plan: Plan) -> Iterator[list[str]]:
     for name in plan.baseline:
         role, what = roles.get(name, ("", ""))
         roles[name] = (f"{role}, baseline", f"{what}; {shown}") if role else ("baseline", shown)
+    for name in plan.unlisted_characteristics:
+        least = f"{plan.privacy.smallest_cell:,} units of each arm"
+        roles[name] = ("baseline", f"{shown}; of text, a level's name is kept once {least} have it")
     if plan.strata is not None:
         roles[plan.strata.column] = ("stratum", "says which sums a record is added to")
     for column, role in ((plan.unit, "identifier of the unit"), (plan.cluster, "identifier of the cluster")):

@@ -12,7 +12,7 @@ import pytest
 import foldaway as fa
 from commands import foldaway
 from foldaway.effects.read_flow import at_the_end
-from foldaway.errors import PlanError
+from foldaway.errors import PlanError, RecordError, StateError
 from foldaway.plan import Flow
 from plans import replaced
 
@@ -127,6 +127,107 @@ def test_others_do_not_see_whether_anybody_has_another_value_than_0_and_1() -> N
     other.loc[0, "smokes"] = 2.0
     one, two = ([r for r in folded(PLAN, each).told().baseline if r.column == "smokes"] for each in (rows, other))
     assert all(row.count is None and row.mean is not None for row in (*one, *two))
+
+
+FREE = fa.Plan(
+    name="free",
+    arm="arm",
+    arms={"usual": 0.4, "new": 0.3, "newer": 0.3},
+    outcomes=["pain"],
+    baseline=["age", "sex", "stage", "smokes", "pressure"],
+)
+
+
+def free_rows(n: int = 1_200) -> pd.DataFrame:
+    rows = patients(n).assign(patient=lambda frame: frame.index // 2)
+    rows["age"], rows["pain"] = rows["age"].astype(float).fillna(60.0), rows["pain"].astype(float).fillna(5.0)
+    rows["smokes"] = rows["smokes"] == 1
+    return rows
+
+
+@pytest.mark.parametrize("unit", [None, "patient"])
+def test_text_without_levels_is_counted_as_if_the_plan_had_listed_its_levels(unit: str | None) -> None:
+    rows = free_rows()
+    rows["stage"] = rows["stage"].where(rows["stage"] != "III", "II")
+    levels = {"sex": ["f", "m"], "stage": ["I", "II"], "smokes": ["false", "true"]}
+    listed = [{"column": name, "levels": levels[name]} if name in levels else name for name in FREE.baseline]
+    ours, theirs = (replaced(plan, unit=unit) for plan in (FREE, replaced(FREE, baseline=listed)))
+    expected, told = folded(theirs, rows).effects().baseline, folded(theirs, rows).told().baseline
+    halves = [folded(ours, rows.iloc[part::2]) for part in range(2)]
+    loaded = fa.Trial.loads(halves[0].dumps(), ours, key=bytes(16))
+    for trial in (folded(ours, rows), halves[0].merge(halves[1]), loaded.merge(halves[1])):
+        table = trial.effects().baseline
+        assert [(row.column, row.level, row.arm) for row in table] == [(r.column, r.level, r.arm) for r in expected]
+        for row, other in zip(table, expected, strict=True):
+            assert (row.n, row.missing, row.count, row.share) == (other.n, other.missing, other.count, other.share)
+            assert row.mean == (None if other.mean is None else pytest.approx(other.mean, rel=1e-12))
+        assert trial.told().baseline == told
+
+
+def test_whatever_carries_the_records_numbers_are_numbers_and_text_is_levels(tmp_path: Path) -> None:
+    rows = free_rows(300)
+    rows.loc[::7, "stage"] = None
+    expected = folded(FREE, rows).effects().baseline
+    (tmp_path / "plan.toml").write_text(FREE.to_toml())
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    rows["smokes"] = [bool(value) for value in rows["smokes"]]
+    rows.to_json(tmp_path / "rows.ndjson", orient="records", lines=True, double_precision=15)
+    rows.to_parquet(tmp_path / "rows.parquet")
+    categorical = rows.astype({"sex": "category", "stage": "category"})
+    found = [folded(FREE, categorical).effects().baseline]
+    for ending in ("csv", "ndjson", "parquet"):
+        foldaway("run", tmp_path / "plan.toml", tmp_path / f"rows.{ending}", "--save", tmp_path / ending)
+        found.append(fa.Trial.load(tmp_path / ending).effects().baseline)
+    for table in found:
+        for row, other in zip(table, expected, strict=True):
+            assert (row.column, row.level.lower()) == (other.column, other.level.lower())  # pandas writes True into CSV
+            assert (row.n, row.count) == (other.n, other.count)
+            assert row.mean == (None if other.mean is None else pytest.approx(other.mean, rel=1e-9))
+
+
+def test_a_level_that_few_have_and_every_identifier_are_others() -> None:
+    rows = free_rows().assign(pressure=lambda frame: [f"person {place}" for place in frame.index])
+    trial = folded(replaced(FREE, unit="patient"), rows)
+    for table in (trial.effects().baseline, fa.Trial.loads(trial.dumps(), key=bytes(16)).effects().baseline):
+        assert {row.level for row in table if row.column == "pressure"} == {"(others)"}
+        assert {row.level for row in table if row.column == "stage"} == {"I", "II", "(others)"}
+        assert sum(row.count or 0 for row in table if row.column == "pressure") == len(rows)
+    state = trial.dumps()
+    assert b"person" not in state
+    assert b"III" not in state
+    for arm in FREE.arms:
+        stages = [row for row in trial.told().baseline if (row.column, row.arm) == ("stage", arm)]
+        hidden = [row.level for row in stages if row.count is None]
+        assert "(others)" in hidden
+        assert len(hidden) == 2
+
+
+@pytest.mark.parametrize(("column", "wrong"), [("age", "sixty"), ("age", True), ("sex", 1.0)])
+def test_a_column_of_numbers_and_text_is_refused_or_its_records_are_left_out(column: str, wrong: Any) -> None:
+    rows = free_rows()
+    mixed = [{**row, column: wrong} if place < 5 else row for place, row in enumerate(rows[:50].to_dict("records"))]
+    trial = folded(FREE, rows)
+    before = trial.exchanged()
+    with pytest.raises(RecordError, match=f"{column}: 5 (text among numbers|number among text)") as refused:
+        trial.fold(mixed)
+    assert "sixty" not in str(refused.value)
+    assert trial.exchanged() == before
+    tolerant = folded(replaced(FREE, drop_limit=0.2), rows)
+    tolerant.fold(mixed)
+    assert (tolerant.dropped.total, tolerant.n) == (5, len(rows) + 45)
+    other = fa.Trial(FREE, key=bytes(16))
+    other.fold([row for row in mixed if row[column] == wrong])
+    with pytest.raises(StateError, match=f"{column!r} of `baseline` has numbers in some"):
+        trial.merge(other)
+
+
+def test_a_state_of_before_text_was_counted_loads() -> None:
+    plan = replaced(FREE, baseline=["age", "pressure"])
+    rows = free_rows()
+    trial = folded(plan, rows, None)
+    loaded = fa.Trial.loads(trial.dumps(), plan)
+    assert b"levels" not in trial.exchanged()
+    assert loaded.merge(folded(plan, rows, None)).effects().baseline[0].n == 2 * trial.effects().baseline[0].n  # type: ignore[operator]
 
 
 def test_the_flow_counts_everyone_once_and_is_exact_at_the_end(tmp_path: Path) -> None:

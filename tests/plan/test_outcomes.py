@@ -42,9 +42,9 @@ NAMES = [
     "near zero p25",
     "near zero p75",
     "total revenue",
-    "days up to 365",
-    "days beyond 90",
-    "days beyond 180",
+    "mean days within 365",
+    "days over 90",
+    "days over 180",
 ]
 
 
@@ -143,7 +143,7 @@ BAD: dict[str, tuple[Any, str]] = {
     ),
     "survival after its end": (
         lambda: fa.Survival("t", "e", until=9, at=(10,)),
-        "`at` of 't beyond 10' must be times above 0 and at most `until`.",
+        "`at` of 't over 10' must be times above 0 and at most `until`.",
     ),
     "survival within a bin": (
         lambda: fa.Survival("t", "e", until=100, bins=20, at=(7,)),
@@ -256,8 +256,11 @@ _MEDIAN = fa.Quantile("y", (0.5,), bounds=(1, 5))
             "'total y' is a sum over unweighted records: leave out `weight`.",
         ),
         ({"outcomes": [_MEDIAN], "moments": {}}, "'y p50' is read from sums by group: leave out `moments"),
-        ({"outcomes": [_RELAPSE], "federated": "sums"}, "'t up to 9' needs a histogram of exits. In a federated plan"),
-        ({"outcomes": [_RELAPSE], "moments": {}}, "'t up to 9' is read from sums by group: leave out `moments"),
+        (
+            {"outcomes": [_RELAPSE], "federated": "sums"},
+            "'mean t within 9' needs a histogram of exits. In a federated plan",
+        ),
+        ({"outcomes": [_RELAPSE], "moments": {}}, "'mean t within 9' is read from sums by group: leave out `moments"),
         ({"outcomes": [_MEDIAN], "federated": "sums"}, "'y p50' needs a histogram, which devices and sites"),
         (
             {"outcomes": [_MEDIAN], "release": 1.0},

@@ -17,6 +17,7 @@ from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.plan.outcomes import Exits
 from foldaway.tallies import Held, arms_of, grouped_of
+from foldaway.tallies.levels import OTHERS
 from foldaway.tallies.moments import Powers
 
 _ONE_STATE = "Keep one state of a trial: save over the one before, and back up neither of them in the clear."
@@ -92,11 +93,14 @@ def _findings(plan: Plan, now: Held, before: Held | None) -> Iterator[Finding]:
 
 def _attack_baseline(plan: Plan, now: Held, before: Held | None) -> Iterator[Finding]:
     """The same attacks on the sums of the baseline table, of which each arm is one cell."""
-    sums, earlier = (grouped_of(each).baseline if plan.baseline and each else None for each in (now, before))
-    for place, (column, level) in enumerate(() if sums is None else plan.traits):
-        assert sums is not None
+    held, earlier = (grouped_of(each).baseline if plan.baseline and each else None for each in (now, before))
+    if held is None:
+        return
+    then = {} if earlier is None else earlier.by_trait()
+    then = {trait: sums for trait, sums in then.items() if trait[1] != OTHERS}  # which are others now
+    for (column, level), sums in held.by_trait().items():
         name = f"{column} (baseline)" if level is None else f"{column}: {level} (baseline)"
-        for found in attack_cells(plan, name, cells_of_arms(sums, place, earlier)):
+        for found in attack_cells(plan, name, cells_of_arms(sums, 0, then.get((column, level)))):
             yield msgspec.structs.replace(found, remedy=_LESS_BASELINE)
 
 

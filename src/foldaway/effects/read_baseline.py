@@ -16,6 +16,7 @@ from foldaway.effects.baseline import BaselineRow, BaselineTable
 from foldaway.effects.door import Door
 from foldaway.inference.rounding import ENOUGH_CARRIERS, coarse_error, coarseness, round_count, to_steps
 from foldaway.plan import Plan
+from foldaway.tallies.baseline import Baseline
 from foldaway.tallies.sums import Sums
 
 # Squares that are the sums themselves, up to rounding, are of zeros and ones.
@@ -25,13 +26,13 @@ Cell = tuple[str, str, str]
 """A column, its level and an arm."""
 
 
-def baseline_of(plan: Plan, sums: Sums | None, door: Door) -> BaselineTable:
-    """The table from the sums of the plan's traits; for others rounded, and withheld where it would be of few."""
-    if sums is None:
+def baseline_of(plan: Plan, held: Baseline | None, door: Door) -> BaselineTable:
+    """The table from what is held for it; for others rounded, and withheld where it would be of few."""
+    if held is None:
         return BaselineTable()
+    by_trait = (held.named().pooled() if door.others else held).by_trait()
     traits = [
-        list(_arms(plan, sums, place, column, level, by_value=not door.others))
-        for place, (column, level) in enumerate(plan.traits)
+        list(_arms(plan, sums, column, level, by_value=not door.others)) for (column, level), sums in by_trait.items()
     ]
     hidden = _hidden(plan, [row for trait in traits for row, _ in trait]) if door.others else frozenset[Cell]()
     rows = []
@@ -63,18 +64,18 @@ def _hidden(plan: Plan, rows: Sequence[BaselineRow]) -> frozenset[Cell]:
 
 
 def _arms(
-    plan: Plan, sums: Sums, place: int, column: str, level: str | None, *, by_value: bool
+    plan: Plan, sums: Sums, column: str, level: str | None, *, by_value: bool
 ) -> Iterator[tuple[BaselineRow, float]]:
     """The arms' rows, exactly, each with how many people carry the trait.
 
     Whether a numeric column has only zeros and ones is looked at for the owner alone: to others it would tell whether
     anybody has another value.
     """
-    n, total = sums.counts(place)[:, 0], sums.totals(place)[:, 0]
-    spread, everyone = sums.square[:, place], sums.records[:, 0]
+    n, total = sums.counts(0)[:, 0], sums.totals(0)[:, 0]
+    spread, everyone = sums.square[:, 0], sums.records[:, 0]
     about_zero = spread + np.divide(total**2, n, out=np.zeros(len(n)), where=n > 0)
     binary = level is not None or (by_value and bool(np.all(np.abs(about_zero - total) <= _BINARY * np.maximum(n, 1))))
-    carriers = np.divide(sums.absolute[:, place] ** 2, about_zero, out=np.zeros(len(n)), where=about_zero > 0)
+    carriers = np.divide(sums.absolute[:, 0] ** 2, about_zero, out=np.zeros(len(n)), where=about_zero > 0)
     for arm, name in enumerate(plan.arms):
         having = int(n[arm])
         row = BaselineRow(column=column, level=level or "", arm=name, n=having, missing=int(everyone[arm]) - having)

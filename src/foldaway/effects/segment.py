@@ -12,8 +12,7 @@ from foldaway.effects.numbers import interval_text, p_relation, p_text
 from foldaway.effects.tabular import Tabular
 from foldaway.inference.random_effects import RandomEffects
 from foldaway.table import number, places_for
-
-OTHERS = "(others)"
+from foldaway.tallies.levels import OTHERS
 
 SITE = "site"
 """What sites are called where effects are shown by site: there is no such column."""

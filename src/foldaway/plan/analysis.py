@@ -289,13 +289,23 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
 
     @property
     def keyed(self) -> bool:
-        """Whether a secret key hashes identifiers, or levels of segments that the plan does not list."""
-        return self.hashed or bool(self.unlisted)
+        """Whether a secret key hashes identifiers, or levels that the plan does not list."""
+        return self.hashed or bool(self.unlisted or self.unlisted_characteristics)
 
     @property
     def unlisted(self) -> list[str]:
         """The segments whose levels the plan does not list."""
         return [column for column in self.segments if not self.levels_of(column)]
+
+    @property
+    def unlisted_characteristics(self) -> list[str]:
+        """The characteristics of which records say whether they are numbers or text: without levels, no covariates.
+
+        Of what sites send, each must be known from the plan: there a characteristic without levels is numeric.
+        """
+        if self.federated is not None:
+            return []
+        return [column for column in self.baseline if not self.levels_of(column) and column not in self.covariates]
 
     @property
     def hashed(self) -> bool:

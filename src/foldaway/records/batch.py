@@ -47,6 +47,8 @@ class Batch:
         segments: For each of the plan's segments, its levels and each record's place among them.
         bins: For each of the plan's histograms, each record's bin.
         baseline: Gives rows of 1 and the baseline's traits of the records at an index; NaN where a record lacks one.
+        characteristics: Of each of those whose levels the plan does not list, its levels and each record's place among
+            them, where -1 is another level and -2 is none; None where it has numbers.
     """
 
     n: int
@@ -63,6 +65,7 @@ class Batch:
     segments: Sequence[tuple[Sequence[str], NDArray[np.integer[Any]]]] = ()
     bins: Sequence[NDArray[np.int16]] = ()
     baseline: Callable[[Index], Floats] | None = None
+    characteristics: Sequence[tuple[Sequence[str], NDArray[np.integer[Any]]] | None] = ()
 
     def __len__(self) -> int:
         return self.n
@@ -109,6 +112,13 @@ class Batch:
         assert self.baseline is not None
         return Batch(self.n, self.baseline, self.arms, self.arm)
 
+    def having(self, place: NDArray[np.integer[Any]]) -> tuple[Batch, NDArray[np.integer[Any]]]:
+        """The arms and keyed hashes of the records that have a level of a characteristic, and their places."""
+        assert self.arm is not None
+        index = np.flatnonzero(place > -2)
+        key = None if self.key is None else self.key[index]
+        return Batch(len(index), self.assemble, self.arms, self.arm[index], key=key), place[index]
+
     def by_stratum(self, strata: int, histograms: Sequence[int] = ()) -> Batch:
         """The same records with an arm for each arm and stratum, within which they weigh as the plan says.
 
@@ -124,7 +134,7 @@ class Batch:
         """The same records with an arm for each arm and level: those of a level side by side."""
         assert self.arm is not None
         arm = level.astype(np.int32) * self.arms + self.arm
-        return replace(self, arms=self.arms * levels, arm=arm, segments=(), baseline=None)
+        return replace(self, arms=self.arms * levels, arm=arm, segments=(), baseline=None, characteristics=())
 
     def is_worth_compiling(self, before: int) -> bool:
         """Whether compiled loops pay for it, after so many records before."""

@@ -19,8 +19,14 @@ from foldaway.records.columns import Column, attempt, columns_of
 from foldaway.records.faults import CLIPPED, NO_ARM, RAGGED, SEVERAL_ARMS, Fault, Faults, FaultyBatch
 from foldaway.records.values import (
     BEYOND,
+    LEVEL,
     NAN,
+    NEITHER,
     NULL,
+    NUMBER,
+    NUMBER_AMONG_TEXT,
+    TEXT_AMONG_NUMBERS,
+    WRONG_TYPE,
     Codes,
     Mask,
     Masks,
@@ -28,6 +34,7 @@ from foldaway.records.values import (
     clipped,
     codes,
     identifiers,
+    kinds,
     levels_in,
     numbered,
     numbers,
@@ -40,7 +47,13 @@ TOO_MANY = "more records of a unit than the plan allows"
 
 
 def check(
-    data: Any, plan: Plan, *, text: bool = False, ragged: int = 0, key: bytes | None = None
+    data: Any,
+    plan: Plan,
+    *,
+    text: bool = False,
+    ragged: int = 0,
+    key: bytes | None = None,
+    kinds: Mapping[str, int] | None = None,
 ) -> tuple[Batch, Faults]:
     """The batch of good records, and the faults of those left out.
 
@@ -50,13 +63,15 @@ def check(
         text: Whether numbers may come as text, as in CSV.
         ragged: Lines that could not even be read as records, counted by whoever read them.
         key: What gives the records their keyed numbers, for plans that need them.
+        kinds: Of characteristics whose levels the plan does not list, what earlier records had there, if they had
+            anything: `NUMBER` or `LEVEL`.
 
     Raises:
         RecordError: The batch is refused whole: a column is missing, or, unless the plan drops faulty
             records, some record is faulty. The message has counts by column and rule, and no values.
     """
     columns, n, others = columns_of(data, _wanted(plan), plan.lackable | _only_shown(plan))
-    checked = attempt(lambda: _Checked(plan, columns, n, text))
+    checked = attempt(lambda: _Checked(plan, columns, n, text, kinds))
     faults = checked.faults(ragged + others)
     if faults and not plan.drops:
         first = int(checked.faulty.argmax()) if checked.faulty.any() else None
@@ -79,7 +94,9 @@ def _only_shown(plan: Plan) -> frozenset[str]:
 class _Checked:
     """A batch's columns as numbers and codes, and what is wrong with them."""
 
-    def __init__(self, plan: Plan, columns: dict[str, Column], n: int, text: bool) -> None:
+    def __init__(
+        self, plan: Plan, columns: dict[str, Column], n: int, text: bool, known: Mapping[str, int] | None = None
+    ) -> None:
         self.plan = plan
         self.n = n
         self.masks: dict[str, Masks] = {}
@@ -106,6 +123,7 @@ class _Checked:
             self.masks.setdefault(name, masks)  # a fixed effect has been taken already
             self.inverse = self._inverse()
         self.segments = [self._segment(name, columns[name]) for name in plan.segments]
+        self.known, self.characteristics = known or {}, list[tuple[Sequence[str], NDArray[Any]] | None]()
         self.baseline = [each for name in plan.baseline for each in self._traits(name, columns[name], text)]
         self.unit = None
         self.identifiers: dict[str, pa.Array] = {}
@@ -132,6 +150,8 @@ class _Checked:
     def _traits(self, name: str, column: Column, text: bool) -> list[Floats]:
         """A column of the baseline table, or of 0 and 1 for each of its levels; NaN where a record has none."""
         plan, levels = self.plan, self.plan.levels_of(name)
+        if name in plan.unlisted_characteristics:
+            return [self._characteristic(name, column, text)]
         known = self.masks.get(name)
         if levels is None:
             made = [self._numbers(name, column, text)]
@@ -147,6 +167,26 @@ class _Checked:
                 gone = np.logical_or.reduce(absent)
                 made = [np.where(gone, np.nan, each) for each in made]
         return made
+
+    def _characteristic(self, name: str, column: Column, text: bool) -> Floats:
+        """A column of numbers or of text, as its first value is; the numbers, NaN where there is none.
+
+        Of text it takes the levels, and each record's place among them: -1 is beyond the most, -2 is none.
+        """
+        found = kinds(column, text=text)
+        there = found[(found == NUMBER) | (found == LEVEL)]
+        kind = self.known.get(name) or (there[0] if len(there) else NUMBER)
+        mixed = {TEXT_AMONG_NUMBERS: found == LEVEL} if kind == NUMBER else {NUMBER_AMONG_TEXT: found == NUMBER}
+        self.masks[name] = broken({WRONG_TYPE: found == NEITHER, **mixed})
+        if kind == LEVEL:
+            levels = levels_in(column, _MOST_LEVELS)
+            level, _ = codes(column, levels, "other")
+            self.characteristics.append((levels, np.where(found == LEVEL, level, -2)))
+            return np.full(self.n, np.nan)
+        self.characteristics.append(None)
+        values, masks = numbers(column, text=text)
+        self.masks[name] |= {rule: mask for rule, mask in masks.items() if rule not in (NULL, NAN, WRONG_TYPE)}
+        return np.where(found == NUMBER, values, np.nan)
 
     def _inverse(self) -> Floats:
         """Each record's 1/π, of its arm in its stratum: weighted by that, arms hold strata in like proportions."""
@@ -258,6 +298,7 @@ class _Checked:
             segments=[(levels, pick(level)) for levels, level in self.segments],
             bins=[pick(bins) for bins in self.bins],
             baseline=_assembler([(pick(trait), None) for trait in self.baseline]) if self.baseline else None,
+            characteristics=[each and (each[0], pick(each[1])) for each in self.characteristics],
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from decimal import Decimal
@@ -25,6 +26,10 @@ Scalar = TypeVar("Scalar", np.float64, np.signedinteger[Any])
 NULL, NAN, INFINITE, WRONG_TYPE = "null", "NaN", "infinity", "wrong type"
 TOO_LARGE, NOT_POSITIVE = "too large (over 1e40)", "not positive (over 1e-40)"
 BEYOND = "out of bounds"
+TEXT_AMONG_NUMBERS, NUMBER_AMONG_TEXT = "text among numbers", "number among text"
+
+NOTHING, NUMBER, LEVEL, NEITHER = range(4)
+"""What a value of a characteristic without levels is: nothing, as null and NaN are; or what says its column's kind."""
 
 _BOOLEANS = {"true": 1.0, "false": 0.0}
 
@@ -94,6 +99,35 @@ def levels_in(column: Column, most: int) -> list[str]:
         entries = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
         column = entries.dictionary.to_pylist()
     return sorted({name for name in map(_name, column) if name is not None})[:most]
+
+
+def kinds(column: Column, *, text: bool = False) -> Codes:
+    """Of each value whether it is a `NUMBER` or, as text, truth values and categories are, a `LEVEL`.
+
+    With `text`, as from a file format that has only text, digits are numbers and no levels.
+
+    Example:
+        >>> kinds([1.5, "web", True, None, "2", b"2"]).tolist() == [NUMBER, LEVEL, LEVEL, NOTHING, LEVEL, NEITHER]
+        True
+    """
+    if isinstance(column, list):
+        return np.array([_kind(value, text) for value in column], dtype=np.int8)
+    kind = column.type
+    if pa.types.is_dictionary(kind) or (_is_text(kind) and text):
+        categories = not text and not pa.types.is_floating(_value_type(column))
+        encoded = column if pa.types.is_dictionary(kind) else pc.dictionary_encode(column)
+        return _by_entry(encoded, lambda entries: (_kinds_of_entries(entries, text, categories), {}))[0]
+    named = _is_text(kind) or pa.types.is_boolean(kind)
+    found = np.where(_nulls(column), NOTHING, LEVEL if named else NUMBER if _is_nameable(kind) else NEITHER)
+    if pa.types.is_floating(kind):
+        found[np.isnan(_to_floats(column, text)[0])] = NOTHING
+    return found.astype(np.int8)
+
+
+def _kinds_of_entries(entries: pa.Array, text: bool, categories: bool) -> Codes:
+    values = entries.to_pylist()
+    found = [LEVEL if categories and _name(value) is not None else _kind(value, text) for value in values]
+    return np.array(found, dtype=np.int8)
 
 
 def identifiers(column: Column) -> tuple[pa.Array, Masks]:
@@ -210,6 +244,16 @@ def _name(value: Any) -> str | None:
         return str(int(value)) if is_whole else None
     except (ArithmeticError, ValueError):
         return None  # a signalling NaN, or more digits than Python writes
+
+
+def _kind(value: Any, text: bool) -> int:
+    """Whether a value is a number or a level: see `kinds`."""
+    if isinstance(value, bool | np.bool_) or (isinstance(value, str) and value.lower() in _BOOLEANS):
+        return LEVEL
+    number = _number(value, text)
+    if value is None or (number is not None and math.isnan(number)):
+        return NOTHING
+    return NUMBER if number is not None else LEVEL if isinstance(value, str) else NEITHER
 
 
 def _identifier(value: Any) -> bytes | None:

@@ -21,8 +21,9 @@ from foldaway.keeping.state import Array
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.records.batch import Batch
+from foldaway.tallies.baseline import Baseline
 from foldaway.tallies.complete_cases import CompleteCases
-from foldaway.tallies.group_folding import fold_histogram, fold_sums
+from foldaway.tallies.group_folding import fold_histogram
 from foldaway.tallies.histogram import Histogram
 from foldaway.tallies.moments import Arms
 from foldaway.tallies.predictor import Predictor
@@ -52,6 +53,7 @@ class GroupedState(msgspec.Struct):
     strata: Any = None
     histograms: list[Any] = []
     baseline: Any = msgspec.UNSET  # which is left out: states of before have none
+    levels: Any = msgspec.UNSET  # of the baseline, likewise
 
     @property
     def of_none(self) -> bool:
@@ -76,7 +78,7 @@ class Grouped(ABC):
         strata: The same by stratum, within which units were randomised; the arms of a stratum side by side. Of the
             histograms those of exits, and none within a segment.
         arms: Moments up to the fourth order, by arm; None where the plan keeps none.
-        baseline: Sums of the baseline's traits, by arm; None where the plan has none, and of segments and strata.
+        baseline: What is held for the baseline table; None where the plan has none, and of segments and strata.
     """
 
     plan: Plan
@@ -85,7 +87,7 @@ class Grouped(ABC):
     segments: tuple[SegmentTallies[Grouped], ...] = ()
     strata: Grouped | None = None
     arms: Arms | None = None
-    baseline: Sums | None = None
+    baseline: Baseline | None = None
 
     @property
     def predictor(self) -> Predictor | None:
@@ -175,7 +177,7 @@ class Grouped(ABC):
             "segments": sum(cells.size for _, cells in self.segments),
             "strata": 0 if self.strata is None else self.strata.size,
             "histograms": sum(each.size for each in self.histograms),
-            "baseline": 0 if self.baseline is None else sum(each.size for each in self.baseline.arrays().values()),
+            "baseline": 0 if self.baseline is None else self.baseline.size,
         } | ({} if self.arms is None else self.arms.kept())
         sums = {name: array.size for name, array in Sums.empty(self.shape).arrays().items()}
         return sums | {name: n for name, n in beside.items() if n}
@@ -220,7 +222,7 @@ class Grouped(ABC):
             plan=plan,
             segments=tuple(segments),
             arms=None if self.arms is None else self.arms.turned(plan, places),
-            baseline=None if self.baseline is None else self.baseline.of_arms(places),
+            baseline=None if self.baseline is None else self.baseline.turned(plan, places),
         )
 
     def named(self) -> Self:
@@ -228,9 +230,11 @@ class Grouped(ABC):
         return replace(self, segments=tuple(segment.named() for segment in self.segments))
 
     def pooled(self) -> Grouped:
-        """With levels of segments, and of covariates in moments, only where enough units of each arm have them."""
+        """With levels of segments, characteristics, and covariates in moments, only where enough units have them."""
         arms = None if self.arms is None else self.arms.pooled()
-        return replace(self, segments=tuple(segment.pooled() for segment in self.segments), arms=arms)
+        baseline = None if self.baseline is None else self.baseline.pooled()
+        segments = tuple(segment.pooled() for segment in self.segments)
+        return replace(self, segments=segments, arms=arms, baseline=baseline)
 
     # What lies beside moments or sums, by the names of the fields.
 
@@ -265,7 +269,7 @@ class Grouped(ABC):
             ),
             "strata": strata,
             "arms": None if self.arms is None else self.arms.fold(whole),
-            "baseline": None if self.baseline is None else fold_sums(self.baseline, whole.of_baseline()),
+            "baseline": None if self.baseline is None else self.baseline.fold(whole),
         }
 
     def _both(self, other: Grouped) -> dict[str, Any]:
@@ -286,7 +290,9 @@ class Grouped(ABC):
             state.histograms = [each.state() for each in self.histograms]
             state.segments = [(list(levels), cells.state()) for levels, cells in self.segments]
             state.strata = None if self.strata is None else self.strata.state()
-            state.baseline = msgspec.UNSET if self.baseline is None else self.baseline.state()
+            if self.baseline is not None:
+                state.baseline, levels = self.baseline.sums.state(), self.baseline.states()
+                state.levels = levels if any(levels) else msgspec.UNSET
             if isinstance(state, StateBeside) and self.arms is not None:
                 state.arms = self.arms.state()
         return state

@@ -13,6 +13,7 @@ from foldaway.keeping.state import decode_part
 from foldaway.plan import Plan
 from foldaway.plan.outcomes import Binning
 from foldaway.plan.vocabulary import MOMENTS
+from foldaway.tallies.baseline import Baseline
 from foldaway.tallies.complete_cases import CompleteCases
 from foldaway.tallies.grouped import Grouped, GroupedState, StateBeside
 from foldaway.tallies.held import Held
@@ -85,13 +86,8 @@ def _empty(plan: Plan) -> Rich | Lean:
     levels = {column: first_levels(plan, column) for column in plan.segments}
     segments = tuple(SegmentTallies[Grouped](each, _cells(plan, column, len(each))) for column, each in levels.items())
     arms = Arms.empty(plan) if plan.keeps == MOMENTS else None
-    baseline = Sums.empty(baseline_shape(plan)) if plan.baseline else None
+    baseline = Baseline.empty(plan) if plan.baseline else None
     return replace(_cells(plan), segments=segments, arms=arms, baseline=baseline)
-
-
-def baseline_shape(plan: Plan) -> SumsShape:
-    """Of the baseline's sums: traits in the place of outcomes, of which a record may lack any, and no groups."""
-    return SumsShape(len(plan.arms), len(plan.traits), 1, missing=True)
 
 
 def _cells(plan: Plan, column: str | None = None, levels: int = 1) -> Rich | Lean:
@@ -162,7 +158,7 @@ def _restored(state: Any, plan: Plan) -> Grouped:
     arms = Arms.restore(saved.arms, plan) if isinstance(saved, StateBeside) else None
     baseline = None
     if empty.baseline is not None:
-        baseline = Sums.restore(saved.baseline, baseline_shape(plan))
+        baseline = Baseline.restore(saved.baseline, saved.levels, plan)
     elif saved.baseline is not msgspec.UNSET:
         raise StateError("the state does not fit its plan: it has a baseline.")
     beside = [each.n for each in (arms, baseline) if each is not None]

@@ -21,6 +21,9 @@ from foldaway.records.batch import Batch
 OTHER = ""
 """The level of whoever has none of their own, in a segment whose levels the plan does not list."""
 
+OTHERS = "(others)"
+"""What people read in its place."""
+
 # No name of a level begins like this.
 _SIGN = "\0"
 
@@ -40,7 +43,11 @@ def marked(batch: Batch, plan: Plan, key: bytes) -> Batch:
         (levels, place) if plan.levels_of(column) else ([marked_name(key, column, name) for name in levels], place)
         for column, (levels, place) in zip(plan.segments, batch.segments, strict=True)
     ]
-    return replace(batch, segments=segments)
+    characteristics = [
+        given and ([marked_name(key, column, name) for name in given[0]], given[1])
+        for column, given in zip(plan.unlisted_characteristics, batch.characteristics, strict=True)
+    ]
+    return replace(batch, segments=segments, characteristics=characteristics)
 
 
 def marked_name(key: bytes, column: str, name: str) -> str:
@@ -53,6 +60,11 @@ def marked_name(key: bytes, column: str, name: str) -> str:
 def identity(entry: str) -> str:
     """What an entry is known by: its mark or, where it has none, its name."""
     return entry[:_LENGTH] if entry.startswith(_SIGN) else entry
+
+
+def is_marked(entry: str) -> bool:
+    """Whether an entry has a mark; else it is the name of a level that somebody else vouches for."""
+    return entry.startswith(_SIGN)
 
 
 def name_of(entry: str) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.records.batch import Batch
-from foldaway.tallies.levels import OTHER, identity, name_of, united, with_marks
+from foldaway.tallies.levels import OTHER, identity, is_marked, name_of, united, with_marks
 
 # A segment whose levels the plan does not list has no more of them in one process.
 MOST_LEVELS = 100
@@ -75,7 +75,7 @@ class SegmentTallies(NamedTuple, Generic[C]):
     def _common(self, records: Floats) -> bool:
         """Whether enough units of each arm have a level that the plan does not list."""
         plan = self.cells.plan
-        return min(units_of(plan, records)) >= plan.privacy.smallest_cell
+        return min(units_of(plan, records, 1)) >= plan.privacy.smallest_cell
 
     def named(self) -> SegmentTallies[C]:
         """With levels by name; whose names are not known are among the others."""
@@ -111,7 +111,11 @@ class SegmentTallies(NamedTuple, Generic[C]):
             return self
         least = self.cells.plan.privacy.smallest_cell
         cells = {level: self.level(level) for level in self.levels[1:]}
-        rare = [level for level, held in cells.items() if min(units_of(held.plan, held.records)) < least]
+        rare = [
+            level
+            for level, held in cells.items()
+            if min(units_of(held.plan, held.records, 1 if is_marked(level) else None)) < least
+        ]
         rest = SegmentTallies((OTHER,), self.level(OTHER))
         for level in rare:
             rest = rest.merged(SegmentTallies((OTHER,), cells[level]))

@@ -27,6 +27,9 @@ def large_slices(data: Any, plan: Plan) -> list[pa.Table]:
         return []
     if plan.whole_units or plan.unlisted or plan.bootstrap is not None or plan.federated is not None:
         return []
+    unlisted = [data.schema.field(name).type for name in plan.unlisted_characteristics if name in data.column_names]
+    if any(not (pa.types.is_integer(kind) or pa.types.is_floating(kind)) for kind in unlisted):
+        return []
     return slices_of(data, SLICE)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,12 +59,12 @@ def fold_earlier(
     without: set[str | None],
 ) -> None:
     """Fold files of earlier records, which need not have some of the plan's columns."""
-    from foldaway.sources.formats.chunk import WantedColumns, wanted_by
+    from foldaway.sources.formats.chunk import wanted_by
     from foldaway.sources.formats.files import ReadOptions
     from foldaway.sources.runs.shares import fold_columns
 
     columns = wanted_by(plan)
-    wanted = WantedColumns(columns.numeric, tuple(name for name in columns.text if name not in without))
+    wanted = replace(columns, text=tuple(name for name in columns.text if name not in without))
     with file_progress(paths, "reading") as progress:
         for path in paths:
             fold_columns(into, path, wanted, ReadOptions(None, delimiter), progress=partial(progress, path))

@@ -12,7 +12,7 @@ from foldaway.federated.modes.share import units_of
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.tallies import grouped_of
-from foldaway.tallies.holding import baseline_shape
+from foldaway.tallies.baseline import traits_shape
 from foldaway.tallies.sums import Sums
 from foldaway.trial import Trial
 
@@ -21,9 +21,10 @@ _OFF = 1e-6
 
 def sent(trial: Trial) -> bytes | None:
     """What a site sends; nothing of a trait that too few units of an arm have. None if the plan has no baseline."""
-    baseline = grouped_of(trial.tallies).baseline
-    if baseline is None:
+    held = grouped_of(trial.tallies).baseline
+    if held is None:
         return None
+    baseline = held.sums
     units = np.array(list(units_of(trial).values()))
     numbers = _numbers(baseline)
     few = _units_with(numbers[..., 0], baseline.records.sum(axis=1), units) < trial.plan.privacy.smallest_cell
@@ -32,8 +33,8 @@ def sent(trial: Trial) -> bytes | None:
 
 def counted(trial: Trial) -> list[int]:
     """How many records have each trait, by arm."""
-    baseline = grouped_of(trial.tallies).baseline if trial.plan.baseline else None
-    return [] if baseline is None else _numbers(baseline)[..., 0].astype(int).reshape(-1).tolist()
+    held = grouped_of(trial.tallies).baseline if trial.plan.baseline else None
+    return [] if held is None else _numbers(held.sums)[..., 0].astype(int).reshape(-1).tolist()
 
 
 def received(plan: Plan, data: bytes | None, records: Floats, units: Sequence[int]) -> Sums | None:
@@ -46,7 +47,7 @@ def received(plan: Plan, data: bytes | None, records: Floats, units: Sequence[in
         raise MessageError("the message must have the baseline's sums if, and only if, the plan has a `baseline`.")
     if data is None:
         return None
-    shape = baseline_shape(plan)
+    shape = traits_shape(plan)
     numbers = unpacked(data, 4 * shape.arms * shape.outcomes).reshape(shape.arms, shape.outcomes, 4)
     present, mean, square, absolute = np.moveaxis(numbers, -1, 0)
     whole = np.all(present == np.floor(present)) and np.all(present >= 0) and np.all(present <= records[:, None])

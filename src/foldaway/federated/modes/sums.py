@@ -112,8 +112,10 @@ class SumsByGroup(OneRound, SiteMode):
         site.own.dropped = Faults(message.dropped.items(), message.faults)
         share.require_dropped(site.own.dropped, int(most.sum()))
         baseline = site_baseline.received(plan, message.baseline or None, most, message.units)
-        segments = site_segments.received(site.own, message.segments, most)
-        site.own.tallies = replace(grouped_of(site.own.tallies), baseline=baseline, segments=segments)
+        held = grouped_of(site.own.tallies)
+        if baseline is not None and held.baseline is not None:
+            held = replace(held, baseline=replace(held.baseline, sums=baseline))
+        site.own.tallies = replace(held, segments=site_segments.received(site.own, message.segments, most))
         site.own.fold_totals(*cells.rows)
         self._take_exits(site.own, message.exits, most)
         return site
@@ -196,9 +198,11 @@ class SumsByGroup(OneRound, SiteMode):
         sent = f"counts and sums by {by} and group, of at least {least} each{_exits(plan, least)},"
         sent += f" the same by {' and by '.join(plan.segments)} where an arm has as many," if plan.segments else ""
         sent += " and counts, means and squares of the baseline by arm," if plan.baseline else ""
+        numeric = [column for column in plan.baseline if not plan.levels_of(column)]
         site = "" if plan.unit is None else f"{site_sentence(plan, sent)} "
         if plan.sites_only:
-            return f"no device takes part, only sites. {site.rstrip()}"
+            must = f" These characteristics must be numbers, or have `levels`: {', '.join(numeric)}." if numeric else ""
+            return f"no device takes part, only sites. {site.rstrip()}{must}"
         return (
             f"a device draws one of {plan.groups:,} groups at random. It keeps a count and {sums}, and no "
             f"record. It sends them once, in at most {size}. {site}Where an arm's group has one device, the "

@@ -56,9 +56,9 @@ class Survival(Outcome, frozen=True):
 
     Example:
         >>> Survival("days", "relapsed", until=365).name
-        'days up to 365'
+        'mean days within 365'
         >>> [each.name for each in Survival("days", "relapsed", until=360, bins=72, at=(90, 180)).apart()]
-        ['days beyond 90', 'days beyond 180']
+        ['days over 90', 'days over 180']
     """
 
     KIND: ClassVar[str] = "survival"
@@ -104,10 +104,10 @@ class Survival(Outcome, frozen=True):
 
     @property
     def default_name(self) -> str:
-        """The columns, and how far they are followed."""
+        """The mean time without the event within the follow-up, or the share whose time is over each of these."""
         if not self.at:
-            return f"{self.time} up to {shortest(self.until)}"
-        return f"{self.time} beyond {', '.join(map(shortest, self.at))}"
+            return f"mean {self.time} within {shortest(self.until)}"
+        return f"{self.time} over {', '.join(map(shortest, self.at))}"
 
     def apart(self) -> tuple[Survival, ...]:
         """One outcome for each time."""
@@ -118,8 +118,8 @@ class Survival(Outcome, frozen=True):
             msgspec.structs.replace(
                 self,
                 at=(time,),
-                name=f"{named} beyond {shortest(time)}" if named else "",
-                label=f"{self.label} beyond {shortest(time)}" if self.label else "",
+                name=f"{named} over {shortest(time)}" if named else "",
+                label=f"{self.label} over {shortest(time)}" if self.label else "",
             )
             for time in self.at
         )

@@ -88,7 +88,10 @@ def _roles(plan: Plan) -> list[list[str]]:
         rows.append([name, "segment", f"levels {', '.join(known)}" if known else "each level that enough units have"])
     for name in plan.baseline:
         known = plan.levels_of(name)
-        rows.append([name, "baseline", f"levels {', '.join(known)}" if known else "mean and standard deviation"])
+        either = "mean and standard deviation" + (
+            ", or each level that enough units have" if name in plan.unlisted_characteristics else ""
+        )
+        rows.append([name, "baseline", f"levels {', '.join(known)}" if known else either])
     if plan.strata is not None:
         strata = many(len(plan.strata.probabilities), "stratum", "strata")
         own = "with the same" if plan.strata.alike else "each with its own"

@@ -10,11 +10,12 @@ from foldaway.effects import Effects
 from foldaway.effects.effect import Effect, sentence
 from foldaway.effects.headline import comparisons, tested
 from foldaway.effects.numbers import typeset
-from foldaway.effects.segment import OTHERS, SITE, BySegment, unclear
+from foldaway.effects.segment import SITE, BySegment, unclear
 from foldaway.errors import many
 from foldaway.report.drawing.markup import Child, Html, html, listed, named, tag
 from foldaway.report.page.document import Section, card, details, notes, table
 from foldaway.report.page.forest import forest
+from foldaway.tallies.levels import OTHERS
 
 # Of so many levels, the largest, the effects are drawn at once.
 _MOST = 10

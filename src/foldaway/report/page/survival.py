@@ -24,15 +24,15 @@ def survival(effects: Effects, shown: Curves) -> Html:
         return tag("p", f"No curves are shown: {shown.why}")
     outcome = effects.plan.outcome(shown.outcome)
     assert isinstance(outcome, Survival)
-    title = f"Survival curves: {effects.heading(shown.outcome)}"
+    title = f"Survival curves: {outcome.label or outcome.time}"
     keys = [tag("li", key_curve(place), named(each.arm)) for place, each in enumerate(shown.curves)]
     steps = [StepCurve(each.survival, each.lower, each.upper) for each in shown.curves]
     caption = html(
-        "The share of each arm without ",
+        "The share of each arm that has had no event (",
         named(outcome.event),
-        " by ",
+        ") by each time (",
         named(outcome.time),
-        f", with its {100 * effects.confidence:g}\u202f% interval at each time by itself",
+        f"), with a {100 * effects.confidence:g}\u202f% interval for each time by itself",
     )
     return html(
         tag(
@@ -48,11 +48,11 @@ def survival(effects: Effects, shown: Curves) -> Html:
 
 def _described(shown: Curves) -> str:
     ends = ", ".join(f"{each.arm} {_percent(each.survival[-1])}" for each in shown.curves)
-    return f"at {shortest(shown.times[-1])}, {ends} are without the event"
+    return f"at {shortest(shown.times[-1])}, {ends} have had no event"
 
 
 def _table(shown: Curves, title: str) -> Html:
-    header = ["time", *(f"{each.arm}{more}" for each in shown.curves for more in ("", ", followed beyond"))]
+    header = ["time", *(f"{each.arm}{more}" for each in shown.curves for more in ("", ", at risk after"))]
     rows = [
         [
             typeset(shortest(shown.times[place])),

@@ -184,7 +184,8 @@ def read_body(body: bytes | bytearray, media_type: str, wanted: WantedColumns, l
         if len(body) > limits.max_decoded:
             raise too_large(f"{limits.max_decoded:,} bytes")
         chunk = _READERS[media_type](body, wanted, limits)
-        if any(name in chunk.records.schema.names and _is_text(chunk, name) for name in wanted.numeric):
+        numeric = [name for name in wanted.numeric if name not in wanted.either]
+        if any(name in chunk.records.schema.names and _is_text(chunk, name) for name in numeric):
             _require_few_slow(chunk.records.num_rows, limits)
         return chunk
 

@@ -37,10 +37,12 @@ class WantedColumns:
     Attributes:
         numeric: Outcomes, numeric covariates, the weight.
         text: The arm, categorical covariates, the unit. A column in both roles is read as text.
+        either: Those of the numeric ones that may have text instead: characteristics without levels.
     """
 
     numeric: tuple[str, ...]
     text: tuple[str, ...]
+    either: frozenset[str] = frozenset()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -84,7 +86,7 @@ def wanted_by(plan: Plan) -> WantedColumns:
     Example:
         >>> plan = Plan(name="demo", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], unit="id")
         >>> wanted_by(plan)
-        WantedColumns(numeric=('y',), text=('group', 'id'))
+        WantedColumns(numeric=('y',), text=('group', 'id'), either=frozenset())
     """
     categorical = [name for name in plan.covariates if name in plan.levels]
     listed = [name for name in plan.baseline if plan.levels_of(name)]
@@ -94,7 +96,7 @@ def wanted_by(plan: Plan) -> WantedColumns:
     text = dict.fromkeys(
         name for name in (plan.arm, *categorical, plan.unit, plan.cluster, *plan.segments, stratum, *listed) if name
     )
-    return WantedColumns(tuple(numeric), tuple(text))
+    return WantedColumns(tuple(numeric), tuple(text), frozenset(plan.unlisted_characteristics))
 
 
 def require_columns(wanted: Sequence[str], names: Sequence[str]) -> None:

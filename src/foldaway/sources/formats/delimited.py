@@ -61,7 +61,7 @@ def chunks(stream: Stream, wanted: WantedColumns, *, delimiters: bytes = b",", b
         if not utf8:
             cells = _restored(cells)
         arrays = [
-            _text(column) if name in wanted.text else _numbers(column, name, commas)
+            _text(column) if name in wanted.text else _numbers(column, name, commas, name in wanted.either)
             for name, column in zip(columns, cells, strict=True)
         ]
         records = pa.RecordBatch.from_arrays(arrays, names=list(columns))
@@ -191,8 +191,8 @@ def _nulled(cells: pa.Array) -> pa.Array:
     return pc.if_else(pc.is_in(cells, pa.array(_NULLS)), None, cells)
 
 
-def _numbers(cells: pa.Array, column: str, commas: DecimalCommas | None) -> pa.Array:
-    """A column's cells as numbers if all of them are, else as text."""
+def _numbers(cells: pa.Array, column: str, commas: DecimalCommas | None, either: bool) -> pa.Array:
+    """A column's cells as numbers if all of them are, else as text; in one that may be either, true is no number."""
     cells = _nulled(cells)
     # 1.250 is a number, but another one where commas are known to be decimal.
     numbers = None if commas is not None and commas.known(column) else as_numbers(cells)
@@ -200,7 +200,7 @@ def _numbers(cells: pa.Array, column: str, commas: DecimalCommas | None) -> pa.A
         cells = _nulled(pc.utf8_trim_whitespace(cells))
         if commas is not None:
             cells = commas.as_points(column, cells)
-        for word, digit in (("true", "1"), ("false", "0")):
+        for word, digit in () if either else (("true", "1"), ("false", "0")):
             cells = pc.if_else(pc.equal(pc.utf8_lower(cells), word), digit, cells)
         numbers = as_numbers(cells)
     return cells if numbers is None else numbers

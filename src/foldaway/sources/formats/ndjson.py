@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from foldaway.numerics.kernels.compiling import run
-from foldaway.numerics.kernels.json_lines import ABSENT, NOT_PLAIN, gather, most_objects, take_apart, width
+from foldaway.numerics.kernels.json_lines import ABSENT, FALSE, NOT_PLAIN, TRUE, gather, most_objects, take_apart, width
 from foldaway.sources.formats.chunk import Chunk, Unreadable, WantedColumns, as_numbers, slices, too_large
 from foldaway.sources.formats.lines import BLOCK, LineNumbers, blocks
 from foldaway.sources.formats.streams import Peekable, Stream
@@ -37,8 +37,8 @@ def chunks(stream: Stream | Peekable, wanted: WantedColumns, *, block: int = BLO
 
     Numeric columns come as float64 (true and false as 1 and 0), or as string in blocks where some value is not a
     number: the numbers as they are written, everything else as its JSON text. Text columns come as string,
-    numbers in them with all their digits. Lines that are not one JSON object, or not UTF-8 in a wanted member,
-    count as ragged.
+    numbers in them with all their digits. Columns that may be either come as float64 in blocks that have nothing but
+    numbers there, else as text. Lines that are not one JSON object, or not UTF-8 in a wanted member, count as ragged.
     """
     if ARRAY.match(stream.peek(4096)):
         raise Unreadable("is one JSON array; write one object per line, for instance with `jq -c '.[]'`")
@@ -68,11 +68,14 @@ class Decoder:
             raise Unreadable("is asked for a column with a quote or a backslash in its name; rename it")
         self._columns = {f"f{i}": name for i, name in enumerate(wanted.names)}
         self._text = {field for field, name in self._columns.items() if name in wanted.text}
+        self._either = {field for field, name in self._columns.items() if name in wanted.either} - self._text
         names = [name.encode() for name in wanted.names]
         self._names = np.frombuffer(b"".join(names) + bytes(8), dtype=np.uint8)
         self._ends = np.cumsum([len(name) for name in names], dtype=np.int32)
         self._numeric = np.array([field not in self._text for field in self._columns], dtype=bool)
+        self._neither = np.array([field in self._either for field in self._columns], dtype=bool)
         kinds = {field: str | int if field in self._text else float | bool for field in self._columns}
+        kinds |= dict.fromkeys(self._either, str | float | bool)
         self.expected = self._object([(field, kind | None, None) for field, kind in kinds.items()])
         self.anything = self._object([(field, msgspec.Raw, _NULL) for field in self._columns])
         self._read_expected = msgspec.json.Decoder(self.expected).decode
@@ -113,16 +116,19 @@ class Decoder:
         if not self._columns:
             return None
         begin, end = np.empty((2, len(self._columns), run(most_objects, text)), dtype=np.int32)
-        rows = run(take_apart, text, self._names, self._ends, self._numeric, begin, end)
-        if rows == NOT_PLAIN:
+        numeric = self._numeric
+        rows = run(take_apart, text, self._names, self._ends, numeric, begin, end)
+        if rows == NOT_PLAIN and self._either:
+            numeric = numeric & ~self._neither
+            rows = run(take_apart, text, self._names, self._ends, numeric, begin, end)
+        if rows == NOT_PLAIN or np.isin(begin[self._neither, : max(rows, 0)], (TRUE, FALSE)).any():
             return None
         columns = [_gathered(text, first[:rows], last[:rows]) for first, last in zip(begin, end, strict=True)]
         try:
             for column in columns:
                 column.validate(full=True)  # that it is UTF-8
             return [
-                column.cast(pa.float64()) if numeric else column
-                for column, numeric in zip(columns, self._numeric, strict=True)
+                column.cast(pa.float64()) if wanted else column for column, wanted in zip(columns, numeric, strict=True)
             ]
         except pa.ArrowInvalid:
             return None
@@ -132,8 +138,8 @@ class Decoder:
         columns = []
         for field in self._columns:
             cells = [getattr(row, field) for row in rows]
-            if field in self._text:
-                columns.append(pa.array([cell if cell is None else str(cell) for cell in cells], pa.string()))
+            if field in self._text or (field in self._either and {bool, str} & set(map(type, cells))):
+                columns.append(pa.array([_written(cell) for cell in cells], pa.string()))
             else:
                 # NumPy takes numbers and booleans together, and NaN can stand for null: JSON has no NaN.
                 columns.append(pa.array(np.array(cells, dtype=np.float64), from_pandas=True))
@@ -155,7 +161,8 @@ class Decoder:
         """The object's members as text; None if one of them is not UTF-8, or an object or a list in place of a name."""
         try:
             members = {field: bytes(getattr(row, field)) for field in self._columns}
-            return {field: _as_text(member, field in self._text) for field, member in members.items()}
+            text = self._text | self._either
+            return {field: _as_text(member, field in text) for field, member in members.items()}
         except MALFORMED:
             return None
 
@@ -180,6 +187,11 @@ def _gathered(text: NDArray[np.uint8], begin: NDArray[np.int32], end: NDArray[np
     mask = pa.array(~absent).buffers()[1] if absent.any() else None
     buffers = [mask, pa.py_buffer(offsets), pa.py_buffer(pieces)]
     return pa.Array.from_buffers(pa.string(), len(begin), buffers)
+
+
+def _written(cell: str | float | None) -> str | None:
+    """A cell as text."""
+    return str(cell).lower() if isinstance(cell, bool) else None if cell is None else str(cell)
 
 
 def _as_text(member: bytes, text: bool) -> str | None:
