@@ -60,8 +60,8 @@ class SumsByGroup(OneRound, SiteMode):
         exits: list[bytes] = []
         for bins, histogram in zip(plan.bins, grouped_of(trial.tallies).histograms, strict=True):
             arms, groups, _ = histogram.counts.shape
-            sent = exits_before[len(exits)] if exits_before else bytes(8 * arms * bins.number)
-            before = unpacked(sent, arms * bins.number).reshape(arms, -1)
+            sent = exits_before[len(exits)] if exits_before else b""
+            before = unpacked(sent, len(sent) // 8).reshape(-1, arms, bins.number)
             told = told_exits(histogram.counts, before, plan.privacy.smallest_cell)
             exits.append(packed(regrouped(told, site_groups(trial, groups))))
         baseline = site_baseline.sent(trial)

@@ -185,8 +185,10 @@ def send_site(
         received = msgspec.json.decode(answer, type=Received)
     if received.durable:
         gone = bytes(len(mark.key))
-        safe = msgspec.structs.replace(mark, key=gone, safe=True, before=None, exits=mode.exits_sent(trial.plan, state))
-        _write(path, safe)
+        exits = mode.exits_sent(trial.plan, state)
+        if mark.before is not None:
+            exits = [earlier + now for earlier, now in zip(mark.before.exits, exits, strict=True)]
+        _write(path, msgspec.structs.replace(mark, key=gone, safe=True, before=None, exits=exits))
     return _report(trial, state, repeated=received.repeated, durable=received.durable)
 
 
@@ -261,7 +263,7 @@ class SiteMark(msgspec.Struct, frozen=True):
     the same. Then the key is destroyed.
 
     Tallies that replace these have a number and a key of their own. Until they are safe, what is known of those before
-    is kept beside: counts, and when how many left, which say whether enough units have come since.
+    is kept beside: counts, and when how many left in each message, which say whether enough units have come since.
     """
 
     fingerprint: str
@@ -313,7 +315,9 @@ class SiteMark(msgspec.Struct, frozen=True):
             if not (replace and before.safe):
                 raise StateError(_sent_others(plan, before))
             _require_more(trial, before)
-            mine = msgspec.structs.replace(mine, site=before.site, sending=before.sending + 1, before=before)
+            most = list(map(max, mine.cells, before.cells))  # ever: a correction may empty one for a while
+            again = {"site": before.site, "sending": before.sending + 1, "before": before, "cells": most}
+            mine = msgspec.structs.replace(mine, **again)
             _write(path, mine)
             return mine, True
         if any(before.key) and before.key != key:
