@@ -33,7 +33,9 @@ from foldaway.keeping.secret import Secret
 from foldaway.numerics.block import Floats
 from foldaway.numerics.kernels.siphash import hash_identifiers
 from foldaway.tallies import arms_of
-from studies.findings import Findings, counted, markdown_table, options_of, publish
+from studies.claims import Score, held
+from studies.findings import Findings, counted, filled, markdown_table, options_of, publish
+from studies.site_attacks import SITES, STILL, site_table
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -164,29 +166,14 @@ def _squares(effects: Effects) -> dict[str, list[float]]:
     return found
 
 
-class Score(NamedTuple):
-    """Claims, those right to the cent, those within 10 %, and how many would be if each were the median amount."""
-
-    claims: int = 0
-    exact: int = 0
-    near: int = 0
-    guessed: int = 0
-
-    def __add__(self, other: Score) -> Score:  # type: ignore[override]
-        return Score(*(a + b for a, b in zip(self, other, strict=True)))
-
-
 def score(claims: Sequence[Claim], rows: pd.DataFrame) -> Score:
     """Hold claims against the people."""
     guess = float(rows.loc[rows["amount"] > 0, "amount"].median())
     found = Score()
     for claim in claims:
         there = rows.iloc[claim.first : claim.last]
-        amounts = there.loc[(there["arm"] == claim.arm) & (there["amount"] > 0), "amount"].to_numpy()
-        apart = np.abs(amounts - claim.amount)
-        near = bool(np.any(apart <= NEAR * amounts))
-        guessed = bool(np.any(np.abs(amounts - guess) <= NEAR * amounts))
-        found += Score(1, int(np.any(apart < 0.006)), int(near), int(guessed))
+        amounts = there.loc[(there["arm"] == claim.arm) & (there["amount"] > 0), "amount"]
+        found += held(claim.amount, amounts, guess)
     return found
 
 
@@ -551,12 +538,22 @@ def findings(trials: int, seed: int) -> Findings:
                 1,
             ),
             "## What each kept number reveals",
-            f"Every one of {', '.join(f'{n:,}' for n in KEPT_OF)} people has an amount, an age and a time. How many of "
-            "their values the audit tells exactly / to within 10 %, from one state in the clear. An attacker who also "
-            "knows all others of a cell learns the last one whatever is kept.",
+            filled(
+                f"""Every one of {", ".join(f"{n:,}" for n in KEPT_OF)} people has an amount, an age and a time. How
+                many of their values the audit tells exactly / to within 10 %, from one state in the clear. An attacker
+                who also knows all others of a cell learns the last one whatever is kept."""
+            ),
             markdown_table(["kept", *(f"{n:,} people" for n in KEPT_OF)], kept_table(seed), 1),
             "## Other attacks",
             markdown_table(["attack", "defence off", "on"], others, 1),
+            "## What a site sends",
+            filled(SITES),
+            markdown_table(
+                ["attack", *(f"{each}: {what}" for each in ("off", "on") for what in _COLUMNS)],
+                site_table(trials, seed),
+                1,
+            ),
+            filled(STILL),
             "## When answers come",
             markdown_table(
                 ["units", "number", "first after", "answers", "longest wait", "last one before the end"], live, 1

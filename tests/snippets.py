@@ -5,6 +5,7 @@ A fenced block is run by its language:
 - `python`: all of a page's blocks share their names;
 - `sh`: by bash, which stops at the first command that fails; a block that begins with `foldaway serve` is a server,
   left running while the rest of the page does, with its address and admin token in the environment;
+  `https://trials.example` in later blocks is that server;
 - any with a `title`: written to a file of that name;
 - `text`: what something prints, or a part of it, which is only shown.
 
@@ -112,8 +113,9 @@ class Reader:
             assert snippet.language == "text", f"{self._name}, line {snippet.line}: {known}"
 
     def _shell(self, snippet: Snippet) -> None:
+        text = snippet.text.replace("https://trials.example", self._environ.get("FOLDAWAY_SERVER", ""))
         done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", snippet.text],
+            ["bash", "-euo", "pipefail", "-c", text],
             cwd=self._folder,
             env={**self._environ, **{name: os.environ[name] for name in ("BROKER",) if name in os.environ}},
             capture_output=True,

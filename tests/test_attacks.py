@@ -7,11 +7,16 @@ Where one still does, that is said here and in docs/privacy.md. Attacks on repli
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import foldaway as fa
+from foldaway.errors import RecordError
+from foldaway.federated.site.site import fold_site, send_site
 from studies import attacks as a
+from studies import site_attacks as s
 from studies import told_attacks as t
 
 
@@ -108,6 +113,40 @@ def test_answers_keep_coming(kind: str) -> None:
     assert found.first < 0.2
     assert found.widest < 0.2
     assert found.last > 0.85
+
+
+# What a site sends: `studies/site_attacks.py`.
+
+
+@pytest.mark.parametrize("name", s.ATTACKS)
+def test_messages_of_a_site_tell_of_nobody_unless_the_page_says_so(name: str) -> None:
+    off, on = (s.scored(s.ATTACKS[name], rng(10), defended=each) for each in (False, True))
+    assert off.claims
+    assert off.near >= 0.9 * off.claims
+    if name in list(s.ATTACKS)[-4:]:  # which the page names
+        assert on.claims
+        assert on.near >= max(0.6 * on.claims, on.guessed)
+    else:
+        assert on.exact <= 1  # by chance
+        assert on.near <= on.guessed
+
+
+def test_a_stratum_that_a_correction_empties_for_a_while_is_no_way_to_a_difference_of_one(tmp_path: Path) -> None:
+    """Nor does a trait that one patient has, which is not sent, keep a site from sending again."""
+    rows = s.patients(rng(11)).assign(arm=lambda each: np.where(each["patient"] % 2, "control", "treatment"))
+    plan = s.site_plan(strata=fa.Strata("ward", levels=["a", "b"]), outcomes=["amount"])
+    listener, file = s.Listener(plan), tmp_path / "records.parquet"
+
+    def send(size: int, in_a: int) -> None:
+        rows.head(size).assign(ward=lambda each: np.where(each["patient"] < in_a, "a", "b")).to_parquet(file)
+        send_site(fold_site(plan, [str(file)], tmp_path), [str(file)], listener, tmp_path, replace=True)
+
+    send(200, 24)
+    send(400, 0)
+    with pytest.raises(RecordError, match="in some stratum"):
+        send(600, 26)
+    send(600, 44)
+    assert len(listener.heard) == 3
 
 
 # What is told beside the effects, and what rests in a state: `studies/told_attacks.py`.

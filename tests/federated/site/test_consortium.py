@@ -322,9 +322,9 @@ def test_survival_within_strata_of_a_column_is_that_of_all_exits(tmp_path: Path)
 def test_between_two_times_that_a_site_tells_enough_of_every_arm_have_left(least: int) -> None:
     """And enough that had not left when it sent before; nobody's exit is lost, and none is told too early."""
     chance = np.random.default_rng(least)
-    before = told_exits(chance.poisson(0.7, (2, 8, 122)).astype(float), np.zeros((2, 122)), least)
+    before = told_exits(chance.poisson(0.7, (2, 8, 122)).astype(float), np.zeros((0, 2, 122)), least)
     grown = before + chance.poisson(0.5, before.shape)
-    told = told_exits(grown, before.sum(axis=1), least)
+    told = told_exits(grown, before.sum(axis=1)[None], least)
     assert told.sum(axis=-1).tolist() == grown.sum(axis=-1).tolist()
 
     def by_time(counts: Any) -> Any:
@@ -336,7 +336,41 @@ def test_between_two_times_that_a_site_tells_enough_of_every_arm_have_left(least
         left = np.diff(np.cumsum(counts, axis=1)[:, ends], axis=1, prepend=0)
         assert (left >= least).all()
     assert (np.cumsum(now, axis=1) <= np.cumsum(by_time(grown), axis=1)).all()
-    assert least > 1 or (before == told_exits(before, np.zeros((2, 122)), 1)).all()
+    assert least > 1 or (before == told_exits(before, np.zeros((0, 2, 122)), 1)).all()
+
+
+def test_of_any_two_messages_of_a_site_the_difference_is_of_enough_exits() -> None:
+    """Also of two that did not follow each other, and where patients leave later than it once seemed."""
+    least, chance = 10, np.random.default_rng(8)
+    for _ in range(50):
+        entered = np.arange(240) // 2
+        time, arm = chance.exponential(20, 240).astype(int), np.arange(240) % 2
+        sent: list[Any] = []
+        for today in range(20, 121, 20):
+            here = entered <= today
+            exit = np.minimum(time, np.minimum(today - entered, 60))[here]
+            counts = np.zeros((2, 61, 2))
+            np.add.at(counts, (arm[here], exit, (time[here] <= exit).astype(int)), 1.0)
+            before = np.stack(sent) if sent else np.zeros((0, 2, 122))
+            sent.append(told_exits(counts.reshape(2, 1, 122), before, least)[:, 0])
+        by_time = np.stack(sent).reshape(len(sent), 2, 61, 2).sum(axis=-1)
+        for now, then in ((by_time[i], by_time[j]) for i in range(len(sent)) for j in range(i)):
+            told = then.any(axis=0)
+            told |= np.cumsum(told) == told.sum()  # once all have left, how many is known at any time
+            both = np.flatnonzero(now.any(axis=0) & told)
+            left = np.diff(np.cumsum(now - then, axis=1)[:, both], axis=1, prepend=0)
+            assert (left >= least).all()
+
+
+def test_one_who_left_early_is_not_told_by_a_message_and_the_one_before_the_last() -> None:
+    """The one between told nobody's early exit, and so says nothing of how many came since the first."""
+    counts, sent = np.zeros((2, 1, 120)), np.zeros((0, 2, 120))
+    for early, late in ((10, 10), (0, 10), (1, 20)):
+        counts[..., 11] += early
+        counts[..., 61] += late
+        sent = np.concatenate([sent, told_exits(counts, sent, 10)[None, :, 0]])
+    assert sent[..., 11].tolist() == [[10, 10], [0, 0], [0, 0]]
+    assert sent.sum(axis=-1).tolist() == [[20, 20], [30, 30], [51, 51]]
 
 
 def test_of_a_site_that_has_sent_to_two_servers_what_it_sent_last_counts(rows: pd.DataFrame, tmp_path: Path) -> None:

@@ -228,7 +228,7 @@ def test_fewer_units_than_a_cohort_stay_where_they_are(mode: str, tmp_path: Path
     _, plan, rows = site_plan("small", mode=mode, cohort=10)
     few = rows[rows["unit"].isin(rows["unit"].unique()[:9])]
     few.to_parquet(tmp_path / "few.parquet")
-    with pytest.raises(RecordError, match=r"in the arm .*stay here"):
+    with pytest.raises(RecordError, match=r"nothing was sent: this site has .*in the arm"):
         fold_site(plan, [str(tmp_path / "few.parquet")], tmp_path)
     # A record without its outcome: what to do is what a plan that the coordinator has allows.
     rows.assign(**{plan.measured[0]: None}).to_parquet(tmp_path / "empty.parquet")

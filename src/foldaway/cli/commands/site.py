@@ -42,6 +42,14 @@ def run(
             "before.",
         ),
     ] = False,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Send nothing. Only print what would be left out, and check that enough units have come and that the "
+            "coordinator has the same plan.",
+        ),
+    ] = False,
     ca: Authority = None,
     json: AsJson = False,
 ) -> None:
@@ -55,7 +63,7 @@ def run(
     site's records again with --replace, once `cohort` more units of each arm came.
     """
     from foldaway.federated.link import HttpLink, trial_address
-    from foldaway.federated.site.site import fold_site, send_site
+    from foldaway.federated.site.site import check_site, fold_site, send_site
 
     the_plan = fa.Plan.load(plan)
     address, _ = trial_address(server, the_plan.name)
@@ -65,7 +73,7 @@ def run(
         _print_lost(trial)
     link = HttpLink(address, token, verify=True if ca is None else str(ca), told=tell_waiting)
     try:
-        sent = send_site(trial, files, link, folder, replace=replace)
+        sent = check_site(trial, link) if check else send_site(trial, files, link, folder, replace=replace)
     finally:
         link.close()
     if json:
@@ -75,11 +83,16 @@ def run(
     tallies = f"{sent.bytes:,} bytes of tallies were sent"
     if sent.repeated:
         tallies = "the coordinator already has these tallies from an earlier run, and did not count them again"
+    if check:
+        tallies = "this was a check, and nothing was sent"
     print(in_lines(f"{the_plan.name}: the site's records stay here; {tallies}."))
     print()
     rows = [[arm, f"{units:,}", f"{sent.records[arm]:,}"] for arm, units in sent.units.items()]
     print(text_table(["arm", "units", "records"], rows))
     print()
+    if check:
+        print(in_lines("The coordinator has the same plan. To send these tallies, run the command without --check."))
+        return
     if sent.durable:
         print(in_lines("The coordinator has stored these tallies, and they are safe there even after a crash."))
     else:

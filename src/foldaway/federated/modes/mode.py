@@ -120,8 +120,9 @@ class SentBefore(NamedTuple):
     """What a site remembers of what it has sent, since whoever has both messages sees the difference.
 
     Attributes:
-        exits: For each of the plan's histograms, exits by arm (of a stratum) and bin.
-        levels: For each of its segments, units by level and arm: see `site_segments.counted`.
+        exits: For each of the plan's histograms, exits by message, arm (of a stratum) and bin.
+        levels: For each of its segments, the most units that there ever were by level and arm: see
+            `site_segments.counted`.
     """
 
     exits: Sequence[bytes]

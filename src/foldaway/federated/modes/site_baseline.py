@@ -21,20 +21,25 @@ _OFF = 1e-6
 
 def sent(trial: Trial) -> bytes | None:
     """What a site sends; nothing of a trait that too few units of an arm have. None if the plan has no baseline."""
-    held = grouped_of(trial.tallies).baseline
+    numbers = _told(trial)
+    return None if numbers is None else packed(numbers)
+
+
+def counted(trial: Trial) -> list[int]:
+    """Of how many records each trait is sent, by arm."""
+    numbers = _told(trial)
+    return [] if numbers is None else numbers[..., 0].astype(int).reshape(-1).tolist()
+
+
+def _told(trial: Trial) -> Floats | None:
+    held = grouped_of(trial.tallies).baseline if trial.plan.baseline else None
     if held is None:
         return None
     baseline = held.sums
     units = np.array(list(units_of(trial).values()))
     numbers = _numbers(baseline)
     few = _units_with(numbers[..., 0], baseline.records.sum(axis=1), units) < trial.plan.privacy.smallest_cell
-    return packed(np.where(few[..., None], 0.0, numbers))
-
-
-def counted(trial: Trial) -> list[int]:
-    """How many records have each trait, by arm."""
-    held = grouped_of(trial.tallies).baseline if trial.plan.baseline else None
-    return [] if held is None else _numbers(held.sums)[..., 0].astype(int).reshape(-1).tolist()
+    return np.where(few[..., None], 0.0, numbers)
 
 
 def received(plan: Plan, data: bytes | None, records: Floats, units: Sequence[int]) -> Sums | None:

@@ -60,12 +60,12 @@ class SumsByGroup(OneRound, SiteMode):
         cells = site_cells.sent(sums, site_groups(trial, sums.shape.groups))
         exits: list[bytes] = []
         for histogram in _exits_of(trial):
-            arms, groups, number = histogram.counts.shape
-            sent = bytes(8 * arms * number) if before is None else before.exits[len(exits)]
-            then = unpacked(sent, arms * number).reshape(-1, len(plan.arms), number)
-            counts = histogram.counts.reshape(len(then), -1, groups, number)
-            pairs = zip(counts, then, strict=True)
-            told = np.concatenate([told_exits(*pair, plan.privacy.smallest_cell) for pair in pairs])
+            groups, number = histogram.counts.shape[1:]
+            counts = histogram.counts.reshape(-1, len(plan.arms), groups, number)  # by stratum, if there are some
+            sent = b"" if before is None else before.exits[len(exits)]
+            then = unpacked(sent, len(sent) // 8).reshape(-1, *counts.shape[:2], number)
+            parts = (told_exits(each, then[:, s], plan.privacy.smallest_cell) for s, each in enumerate(counts))
+            told = np.concatenate(list(parts))
             exits.append(packed(regrouped(told, site_groups(trial, groups))))
         baseline = site_baseline.sent(trial)
         message = SiteSums(

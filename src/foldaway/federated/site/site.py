@@ -85,12 +85,12 @@ def fold_site(
         raise RecordError(f"nothing was sent: {too_many} Correct or remove these records.")
     units = units_of(trial)
     if few := too_few_to_send(plan.privacy, units):
-        units_by_arm = ", ".join(f"{many(count, 'unit')} in the arm {arm}" for arm, count in few.items() if count)
+        units_by_arm = " and ".join(f"{many(count, 'unit')} in the arm {arm}" for arm, count in few.items() if count)
         raise RecordError(
-            f"the site has {units_by_arm or 'no units at all'}, and tallies of fewer than "
-            f"{least_to_publish(plan.privacy):,} units (the plan's `cohort` or `smallest_cell`) of an arm stay here: "
-            "they would say too much about each. Run this again when more have come, or fold the records of several "
-            "sites together."
+            f"nothing was sent: this site has {units_by_arm or 'no units at all'}. An arm needs "
+            f"{least_to_publish(plan.privacy):,} units (the plan's `cohort` or `smallest_cell`), because sums of fewer "
+            "would say too much about each. Run this again when more have come, or fold the records of several sites "
+            "together."
         )
     _require_strata(trial)
     _require_outcomes(trial)
@@ -123,8 +123,8 @@ def _require_strata(trial: Trial) -> None:
                 list(plan.arms)[place % len(plan.arms)],
             )
             raise RecordError(
-                f"the stratum {stratum} has only {many(units, 'unit')} in the arm {arm} at this site, and a sum over "
-                f"fewer than {least:,} (the plan's `smallest_cell`) stays here: it would say too much about each."
+                f"nothing was sent: the stratum {stratum} has only {many(units, 'unit')} in the arm {arm} at this "
+                f"site, and a sum over fewer than {least:,} (the plan's `smallest_cell`) would say too much about each."
             )
 
 
@@ -138,9 +138,9 @@ def _require_outcomes(trial: Trial) -> None:
             if 0 < units < least:
                 have = f"{many(units, 'unit')} of the arm {arm} at this site {'has' if units == 1 else 'have'}"
                 raise RecordError(
-                    f"only {have} a value of {plan.values[value].column}, and a sum over fewer than {least:,} (the "
-                    "plan's `smallest_cell`) stays here: it would say too much about each. Fold the records of several "
-                    "sites together."
+                    f"nothing was sent: only {have} a value of {plan.values[value].column}, and a sum over fewer than "
+                    f"{least:,} (the plan's `smallest_cell`) would say too much about each. Fold the records of "
+                    "several sites together."
                 )
 
 
@@ -167,12 +167,7 @@ def send_site(
             cannot be used.
         MessageError: Too few units have come since what is to be replaced.
     """
-    if link.fingerprint() != trial.plan.fingerprint:
-        raise ServerError(
-            f"the coordinator runs {trial.plan.name} under another plan, so nothing was sent. A registered trial keeps "
-            "its plan: take that plan, and correct or remove records that do not fit it; or give the changed plan "
-            "another name, and register it as a new trial for all sites (foldaway trial create)."
-        )
+    _require_same_plan(trial.plan, link)
     path, key = _place(trial.plan, folder), trial.key if trial.plan.keyed else b""
     mark, fresh = SiteMark.of(trial, files, folder, key, replace=replace)
     mode = site_mode_of(trial.plan)
@@ -192,9 +187,31 @@ def send_site(
         received = msgspec.json.decode(answer, type=Received)
     if received.durable:
         gone = bytes(len(mark.key))
-        safe = msgspec.structs.replace(mark, key=gone, safe=True, before=None, exits=mode.exits_sent(trial.plan, state))
-        _write(path, safe)
+        exits = mode.exits_sent(trial.plan, state)
+        if mark.before is not None:
+            exits = [earlier + now for earlier, now in zip(mark.before.exits, exits, strict=True)]
+        _write(path, msgspec.structs.replace(mark, key=gone, safe=True, before=None, exits=exits))
     return _report(trial, state, repeated=received.repeated, durable=received.durable)
+
+
+def check_site(trial: Trial, link: HttpLink) -> SiteReport:
+    """What sending a site's tallies would report, if the coordinator has their plan. Sends nothing.
+
+    Raises:
+        ServerError: The coordinator has another plan, refuses, or cannot be reached.
+    """
+    _require_same_plan(trial.plan, link)
+    return _report(trial, b"", repeated=False, durable=False)
+
+
+def _require_same_plan(plan: Plan, link: HttpLink) -> None:
+    """Refuse a coordinator that has another plan."""
+    if link.fingerprint() != plan.fingerprint:
+        raise ServerError(
+            f"the coordinator runs {plan.name} under another plan, so nothing was sent. A registered trial keeps "
+            "its plan: take that plan, and correct or remove records that do not fit it; or give the changed plan "
+            "another name, and register it as a new trial for all sites (foldaway trial create)."
+        )
 
 
 def _forget(path: Path, mark: SiteMark) -> None:
@@ -253,7 +270,7 @@ class SiteMark(msgspec.Struct, frozen=True):
     the same. Then the key is destroyed.
 
     Tallies that replace these have a number and a key of their own. Until they are safe, what is known of those before
-    is kept beside: counts, and when how many left, which say whether enough units have come since.
+    is kept beside: counts, and when how many left in each message, which say whether enough units have come since.
     """
 
     fingerprint: str
@@ -306,7 +323,11 @@ class SiteMark(msgspec.Struct, frozen=True):
             if not (replace and before.safe):
                 raise StateError(_sent_others(plan, before))
             _require_more(trial, before)
-            mine = msgspec.structs.replace(mine, site=before.site, sending=before.sending + 1, before=before)
+            most = list(map(max, mine.cells, before.cells))  # ever: a correction may empty one for a while
+            levels = [list(map(max, *pair)) for pair in zip(mine.levels, before.levels, strict=True)]
+            again = {"site": before.site, "sending": before.sending + 1, "before": before, "cells": most}
+            again["levels"] = levels
+            mine = msgspec.structs.replace(mine, **again)
             _write(path, mine)
             return mine, True
         if any(before.key) and before.key != key:
