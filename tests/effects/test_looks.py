@@ -171,6 +171,10 @@ def weak_first(design: Any) -> float:
 def test_one_sided_looks_show_a_benefit_alone() -> None:
     plan = plan_of(outcomes=[fa.Mean("y", better="higher", question="better")])
     assert trial_of(plan, 520, -0.6).look().arms[0].found == "go on"
+    (harmed,) = trial_of(plan, 520, -6.0).look().arms  # its p-value is 1, as far as a number can say
+    assert (harmed.found, harmed.lower) == ("go on", None)
+    assert harmed.z is not None
+    assert -9 < harmed.z < -8
     (arm,) = trial_of(plan, 520, 0.6).look().arms
     assert (arm.found, arm.ci_upper) == ("stop for benefit", None)
     assert arm.upper == pytest.approx(bounds_at(design_of(plan), [0.52], last=False).upper[0])

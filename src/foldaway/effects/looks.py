@@ -9,6 +9,7 @@ trials using graphical approaches", Statistics in Biopharmaceutical Research 5, 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -26,6 +27,9 @@ from foldaway.inference.looks.stagewise import ended
 from foldaway.plan import Outcome, Plan
 from foldaway.table import number as number_text
 from foldaway.table import places_for
+
+# Between these, a p-value has a z to go on with. Beyond them are the strongest effects, and 1 for great harm.
+_LEAST, _MOST = 1e-300, 1 - sys.float_info.epsilon
 
 
 def outcome_of(plan: Plan) -> Outcome:
@@ -146,11 +150,11 @@ def _test(plan: Plan, row: Effect) -> _Test:
     from scipy.special import ndtri
 
     sign = -1 if outcome_of(plan).better == "lower" else 1
-    p = max(row.p_value if row.p_value is not None else 1.0, 1e-300)
+    p = max(row.p_value if row.p_value is not None else 1.0, _LEAST)
     if row.alternative == "two-sided":
         z = -float(ndtri(p / 2)) * (1 if (row.estimate or 0.0) >= 0 else -1) * sign
     else:
-        z = -float(ndtri(p))
+        z = -float(ndtri(min(p, _MOST)))
     return _Test(row, sign, z)
 
 
