@@ -267,6 +267,15 @@ def test_false_alarms_of_trials_that_are_looked_at(trials: int) -> None:
     assert wrong / trials > 0.05 - 3.5 * (0.05 * 0.95 / trials) ** 0.5
 
 
+def test_events_of_all_arms_are_information() -> None:
+    outcome = fa.Survival("days", "relapsed", until=100, bins=50, better="higher")
+    looks = {"information": {"events": 300}, "at": [0.5, 1.0]}
+    plan = fa.Plan(name="events", arm="g", arms=dict.fromkeys("abc", 1 / 3), outcomes=[outcome], looks=looks)
+    trial, days = fa.Trial(plan), np.random.default_rng(4).exponential(80, 300)
+    trial.fold({"g": ["a", "b", "c"] * 100, "days": days, "relapsed": [True] * 300})
+    assert trial.look().fraction == np.sum(days <= 100) / 300
+
+
 def test_information_may_be_events_of_a_survival_outcome() -> None:
     outcome = fa.Survival("days", "relapsed", until=100, bins=50, better="higher")
     looks = {"information": {"events": 300}, "at": [0.5, 1.0]}

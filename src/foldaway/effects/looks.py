@@ -82,12 +82,10 @@ def look_at(effects: Findings, taken: Sequence[Look], *, last: bool = False) -> 
     return _taken(plan, rows, [*(each.fraction for each in taken), fraction], taken, last=last or fraction >= 1)
 
 
-def _units(effects: Findings, rows: Sequence[Effect]) -> list[float]:
-    """How many units the arms of each row have, where these are counted: devices and patients may have many records."""
+def _units(effects: Findings) -> float:
+    """How many units all arms have, where these are counted: devices and patients may have many records."""
     ratio = effects.sample_ratio
-    if ratio.counted != "units":
-        return [math.inf] * len(rows)
-    return [ratio.observed[row.arm] + ratio.observed[row.control] for row in rows]
+    return sum(ratio.observed.values()) if ratio.counted == "units" else math.inf
 
 
 def _fraction(effects: Findings, rows: Sequence[Effect]) -> float:
@@ -95,15 +93,12 @@ def _fraction(effects: Findings, rows: Sequence[Effect]) -> float:
     plan = effects.plan
     assert plan.looks is not None
     if plan.looks.units is not None:
-        return (
-            min(min(row.n or 0, units) for row, units in zip(rows, _units(effects, rows), strict=True))
-            / plan.looks.units
-        )
+        return min(_units(effects), *(row.n or 0 for row in rows)) / plan.looks.units
     if plan.looks.events is not None:
         bins = plan.looked_at.binning
         curves = (each for each in effects.curves if plan.outcome(each.outcome).binning == bins)
         arms = {each.arm: each.events or 0 for shown in curves for each in shown.curves}
-        return min(arms.get(row.arm, 0) + arms.get(row.control, 0) for row in rows) / plan.looks.events
+        return sum(arms.values()) / plan.looks.events
     assert plan.looks.error is not None
     return min((plan.looks.error / (row.std_error or math.inf)) ** 2 for row in rows)
 
