@@ -10,11 +10,12 @@ import pytest
 import foldaway as fa
 from foldaway.effects.looks import design_of
 from foldaway.errors import EstimateError, StateError, TooEarly
+from foldaway.inference.looks.boundaries import crossing
 from foldaway.inference.looks.planned import bounds_at, spent
 from plans import LOOKED
 from sizes import simulated
 
-LOOKS = {"information": {"units": 1_000}, "at": [0.5, 0.75, 1.0]}
+LOOKS: dict[str, Any] = {"information": {"units": 1_000}, "at": [0.5, 0.75, 1.0]}
 FUTILE = "obrien-fleming"
 
 
@@ -171,6 +172,10 @@ def weak_first(design: Any) -> float:
 def test_one_sided_looks_show_a_benefit_alone() -> None:
     plan = plan_of(outcomes=[fa.Mean("y", better="higher", question="better")])
     assert trial_of(plan, 520, -0.6).look().arms[0].found == "go on"
+    (harmed,) = trial_of(plan, 520, -6.0).look().arms  # its p-value is 1, as far as a number can say
+    assert (harmed.found, harmed.lower) == ("go on", None)
+    assert harmed.z is not None
+    assert -9 < harmed.z < -8
     (arm,) = trial_of(plan, 520, 0.6).look().arms
     assert (arm.found, arm.ci_upper) == ("stop for benefit", None)
     assert arm.upper == pytest.approx(bounds_at(design_of(plan), [0.52], last=False).upper[0])
@@ -188,6 +193,44 @@ def test_information_by_the_error_of_units_with_several_records() -> None:
     error = trial.effects().filter(se_kind="jackknife")[0].std_error
     assert error is not None
     assert look.fraction == pytest.approx((0.05 / error) ** 2)
+
+
+def test_information_that_falls_takes_no_look_and_gives_nothing_back() -> None:
+    plan = plan_of(looks={"information": {"error": 0.08}, "at": [0.5, 1.0]})
+    trial = trial_of(plan, 400, 0.0)
+    look = trial.look()
+    assert 0.5 < look.fraction < 0.9
+    trial.fold({"group": ["a", "b"] * 20, "y": np.random.default_rng(2).normal(scale=30, size=40)})
+    assert trial.look() is trial.look(last=True) is look
+    assert trial.looks == (look,)
+
+
+def test_a_trial_that_ends_before_its_first_look_has_a_single_one() -> None:
+    look = trial_of(plan_of(looks={**LOOKS, "futility": FUTILE}), 300, 0.0).look(last=True)
+    assert (look.fraction, look.last, look.arms[0].found) == (0.3, True, "not shown")
+    assert look.spent == pytest.approx(0.05)
+    assert look.arms[0].upper == pytest.approx(1.959964, abs=1e-5)
+
+
+def test_whoever_ends_a_trial_as_soon_as_that_would_show_an_effect_is_wrong_too_often() -> None:
+    """In 9 % of trials, as docs/looks.md says."""
+    design, at = design_of(plan_of()), LOOKS["at"]
+    courses = [[0.5, 0.501], [0.5, 0.75, 0.751], at]
+    upper = [bounds_at(design, course, last=True).upper[-1] for course in courses]
+    ends = crossing(at, [-each for each in upper], upper)
+    assert sum(ends.above) + sum(ends.below) == pytest.approx(0.09, abs=0.005)
+
+
+def test_an_arm_that_is_futile_is_tested_again_and_leaves_nothing_to_others() -> None:
+    plan = plan_of(arms=3, looks={**LOOKS, "futility": FUTILE})
+    trial = trial_of(plan, 600, 0.2, -0.1, seed=2)
+    assert [each.found for each in trial.look().arms] == ["go on", "stop for futility"]
+    trial.fold(records(plan, 450, 9, -0.1, 1.5))
+    open_, back = trial.look().arms
+    design = design_of(plan)
+    assert (open_.found, back.found) == ("not shown", "stop for benefit")
+    assert back.upper == bounds_at(design, [0.6, 1.05], last=True, tests=2).upper[1]
+    assert open_.upper == bounds_at(design, [0.6, 1.05], last=True, tests=1).upper[1]
 
 
 def test_before_a_look_there_is_no_verdict_and_nothing_for_any_number_of_looks() -> None:
@@ -261,6 +304,15 @@ def test_false_alarms_of_trials_that_are_looked_at(trials: int) -> None:
         wrong += trial.looks[-1].arms[0].found in ("stop for benefit", "stop for harm")
     assert wrong / trials < 0.05 + 3.5 * (0.05 * 0.95 / trials) ** 0.5
     assert wrong / trials > 0.05 - 3.5 * (0.05 * 0.95 / trials) ** 0.5
+
+
+def test_events_of_all_arms_are_information() -> None:
+    outcome = fa.Survival("days", "relapsed", until=100, bins=50, better="higher")
+    looks = {"information": {"events": 300}, "at": [0.5, 1.0]}
+    plan = fa.Plan(name="events", arm="g", arms=dict.fromkeys("abc", 1 / 3), outcomes=[outcome], looks=looks)
+    trial, days = fa.Trial(plan), np.random.default_rng(4).exponential(80, 300)
+    trial.fold({"g": ["a", "b", "c"] * 100, "days": days, "relapsed": [True] * 300})
+    assert trial.look().fraction == np.sum(days <= 100) / 300
 
 
 def test_information_may_be_events_of_a_survival_outcome() -> None:

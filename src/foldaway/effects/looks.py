@@ -9,6 +9,7 @@ trials using graphical approaches", Statistics in Biopharmaceutical Research 5, 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -26,6 +27,9 @@ from foldaway.inference.looks.stagewise import ended
 from foldaway.plan import Outcome, Plan
 from foldaway.table import number as number_text
 from foldaway.table import places_for
+
+# Between these, a p-value has a z to go on with. Beyond them are the strongest effects, and 1 for great harm.
+_LEAST, _MOST = 1e-300, 1 - sys.float_info.epsilon
 
 
 def outcome_of(plan: Plan) -> Outcome:
@@ -78,12 +82,10 @@ def look_at(effects: Findings, taken: Sequence[Look], *, last: bool = False) -> 
     return _taken(plan, rows, [*(each.fraction for each in taken), fraction], taken, last=last or fraction >= 1)
 
 
-def _units(effects: Findings, rows: Sequence[Effect]) -> list[float]:
-    """How many units the arms of each row have, where these are counted: devices and patients may have many records."""
+def _units(effects: Findings) -> float:
+    """How many units all arms have, where these are counted: devices and patients may have many records."""
     ratio = effects.sample_ratio
-    if ratio.counted != "units":
-        return [math.inf] * len(rows)
-    return [ratio.observed[row.arm] + ratio.observed[row.control] for row in rows]
+    return sum(ratio.observed.values()) if ratio.counted == "units" else math.inf
 
 
 def _fraction(effects: Findings, rows: Sequence[Effect]) -> float:
@@ -91,15 +93,12 @@ def _fraction(effects: Findings, rows: Sequence[Effect]) -> float:
     plan = effects.plan
     assert plan.looks is not None
     if plan.looks.units is not None:
-        return (
-            min(min(row.n or 0, units) for row, units in zip(rows, _units(effects, rows), strict=True))
-            / plan.looks.units
-        )
+        return min(_units(effects), *(row.n or 0 for row in rows)) / plan.looks.units
     if plan.looks.events is not None:
         bins = plan.looked_at.binning
         curves = (each for each in effects.curves if plan.outcome(each.outcome).binning == bins)
         arms = {each.arm: each.events or 0 for shown in curves for each in shown.curves}
-        return min(arms.get(row.arm, 0) + arms.get(row.control, 0) for row in rows) / plan.looks.events
+        return sum(arms.values()) / plan.looks.events
     assert plan.looks.error is not None
     return min((plan.looks.error / (row.std_error or math.inf)) ** 2 for row in rows)
 
@@ -146,11 +145,11 @@ def _test(plan: Plan, row: Effect) -> _Test:
     from scipy.special import ndtri
 
     sign = -1 if outcome_of(plan).better == "lower" else 1
-    p = max(row.p_value if row.p_value is not None else 1.0, 1e-300)
+    p = max(row.p_value if row.p_value is not None else 1.0, _LEAST)
     if row.alternative == "two-sided":
         z = -float(ndtri(p / 2)) * (1 if (row.estimate or 0.0) >= 0 else -1) * sign
     else:
-        z = -float(ndtri(p))
+        z = -float(ndtri(min(p, _MOST)))
     return _Test(row, sign, z)
 
 

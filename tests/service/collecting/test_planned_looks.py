@@ -127,9 +127,7 @@ def test_so_is_one_of_a_trial_whose_records_stay_on_devices(
     looks = {"information": {"units": 50}, "at": [0.5, 1.0]}
     plan = plan_of(f"looked-at-{mode}", mode, smallest_cell=2, looks=looks)
     one.create(plan.to_toml())
-    devices = [(new_number(), arm, j) for j, arm in enumerate(21 * list(plan.arms))]
-    one.devices.receive(plan.name, "enrolments", [encoded(Enrolment(number, arm)) for number, arm, _ in devices])
-    reports = [report(plan, *device) for device in devices]
+    reports = enrolled(one, plan, 42)
     two.devices.receive(plan.name, "reports", reports[:40])
     one.devices.receive(plan.name, "reports", reports[40:])  # fewer than a cohort
     assert one.devices.pending() == 2
@@ -141,6 +139,25 @@ def test_so_is_one_of_a_trial_whose_records_stay_on_devices(
     first, last = told(one, plan.name).looks
     assert first == look.told()
     assert (look.fraction, look.last, last.last, last.spent) == (0.8, False, True, 0.05)
+
+
+@pytest.mark.parametrize("mode", ["one-message", "sums"])
+def test_devices_of_all_arms_are_information(place: Place, mode: str) -> None:
+    service = Service(place.open(), "one", Limits())
+    looks = {"information": {"units": 60}, "at": [0.5, 1.0]}
+    plan = plan_of(f"three-{mode}", mode, arms=dict.fromkeys("abc", 1 / 3), smallest_cell=2, looks=looks)
+    service.create(plan.to_toml())
+    service.devices.receive(plan.name, "reports", enrolled(service, plan, 42))
+    (look,) = told(service, plan.name, exact=True).looks
+    assert look.fraction == 0.7
+
+
+def enrolled(service: Service, plan: fa.Plan, count: int) -> list[bytes]:
+    """The reports of so many devices that have joined, in the arms in turn."""
+    arms = list(plan.arms)
+    devices = [(new_number(), arms[j % len(arms)], j) for j in range(count)]
+    service.devices.receive(plan.name, "enrolments", [encoded(Enrolment(number, arm)) for number, arm, _ in devices])
+    return [report(plan, *device) for device in devices]
 
 
 def report(plan: fa.Plan, number: bytes, arm: str, j: int) -> bytes:
