@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import msgspec
+import numpy as np
+import pandas as pd
 import pytest
 
 import foldaway as fa
 from commands import foldaway
+from devices import Hosted
 from foldaway.dossier import OPEN, dossier
+from foldaway.federated.link import HttpLink
+from foldaway.federated.messages import SiteSums
+from foldaway.federated.modes import site_mode_of
+from foldaway.federated.modes.share import ServerShare
+from foldaway.federated.site.site import fold_site, send_site
 from foldaway.report.page.kept import planned
 from foldaway.sources.formats.chunk import wanted_by
 from plans import SHARED, replaced
+from served import Served
+from servers import Nursery
 
 PLAN = fa.Plan(
     name="wards",
@@ -39,6 +53,13 @@ PLANS = {
 
 
 SITES = {"unit": "patient"}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, served_from: Nursery) -> Iterator[Served]:
+    with Served(tmp_path_factory.mktemp("coordinator"), served_from) as found:
+        yield found
+
 
 NOTHING_SENT = "foldaway sends nothing anywhere while it folds records where they are."
 BY_KEY = "hashed at once under a secret key, never stored; the key is destroyed at the end"
@@ -113,7 +134,7 @@ DESIGNS: dict[str, tuple[fa.Plan, set[str]]] = {
                 "each group of at least 10 units of an arm",
                 "Devices cannot take part.",
             ),
-            "It sends, by arm, how many records have each characteristic",
+            "It sends, by arm, how many records have a value of each characteristic",
         },
     ),
     "sites with segments": (
@@ -146,6 +167,80 @@ def test_what_is_sent_hashed_pooled_and_stored_is_said_by_the_design(design: str
     )
     at_sites = plan.federated is not None and plan.unit is not None
     assert everywhere == (plan.federated is not None, at_sites, plan.federated is not None and not plan.sites_only)
+
+
+WARDS = replaced(
+    DEMO,
+    outcomes=[fa.Mean("y", missing="allowed"), fa.Survival("days", "relapsed", until=60, bins=60)],
+    baseline=["age", {"column": "sex", "levels": ["f", "m"]}],
+    federated=fa.Federated("sums", sites=1),
+    looks={"information": {"units": 400}, "at": [0.5, 1.0]},
+    privacy={"cohort": 30, "smallest_cell": 5},
+    **SITES,
+)
+
+
+def test_the_papers_of_a_site_say_what_it_sends_and_keeps(served: Served, tmp_path: Path) -> None:
+    """Each sentence is held against a site that sends twice: its messages, its mark, the coordinator and others."""
+    papers = " ".join(dossier(WARDS, 400).to_markdown().split())
+    trial, chance, n = Hosted(served, WARDS), np.random.default_rng(4), 400
+    columns: dict[str, Any] = {"patient": np.arange(n), "g": np.where(np.arange(n) % 2, "a", "b")}
+    columns |= {"y": np.where(chance.random(n) < 0.2, np.nan, chance.normal(size=n)), "age": chance.normal(60, 9, n)}
+    columns |= {"sex": np.where(np.arange(n) == 1, "f", "m"), "relapsed": 1, "days": chance.integers(1, 60, n)}
+    rows, file, messages = pd.DataFrame(columns), tmp_path / "rows.parquet", list[SiteSums]()
+    link = HttpLink(trial.address, trial.site(label="Aarhus"))
+    for size in (300, n):
+        rows.head(size).to_parquet(file)
+        site = fold_site(WARDS, [str(file)], tmp_path)
+        before = _mark(tmp_path)["exits"] if messages else []
+        sent = site_mode_of(WARDS).from_site(site, [b64decode(each) for each in before])
+        messages.append(msgspec.json.decode(sent, type=SiteSums))
+        send_site(site, [str(file)], link, tmp_path, replace=True)
+
+    assert "in each group, none or those of at least 5 units" in papers
+    assert isinstance(messages[0].present, bytes)
+    present = np.frombuffer(messages[0].present).reshape(2, -1, 2)[..., 0]
+    assert present[present > 0].min() >= 5
+    assert "at least 5 records of every arm have left, and as many more than in each message before" in papers
+    first, last = (np.frombuffer(each.exits[0]).reshape(2, -1, 61, 2).sum(axis=(1, 3)) for each in messages)
+    ends = np.flatnonzero(first.any(axis=0) & last.any(axis=0))
+    for counts, times in ((first, np.flatnonzero(first.any(axis=0))), (last - first, ends)):
+        assert np.diff(np.cumsum(counts, axis=1)[:, times], axis=1, prepend=0).min() >= 5
+    assert "A level may be that of a single unit." in papers
+    assert isinstance(messages[0].baseline, bytes)
+    count, share = np.frombuffer(messages[0].baseline).reshape(2, 3, 4)[0, 1, :2]
+    assert count * share == pytest.approx(1)
+
+    remembered = "(random numbers, a keyed digest of its files, counts of units by arm and outcome and characteristic"
+    assert f"{remembered}; how many left at each time that it sent; until the sums are stored, the key" in papers
+    mark = _mark(tmp_path)
+    assert {name for name, value in mark.items() if value} == {
+        *("fingerprint", "number", "site", "digest", "key", "sending", "safe", "units", "cells", "exits")
+    }
+    assert not any(b64decode(mark["key"]))
+
+    assert "and as many again for each site" in papers
+    share = ServerShare.of(WARDS)
+    share = share.merge(site_mode_of(WARDS).site(share, sent).sent_by("site", "Aarhus"))
+    held = [share.own, *(each.share.own for each in share.sites.values())]
+    each_holds = sum(number for _, _, number in planned(WARDS))
+    assert [sum(own.tallies.kept().values()) for own in held] == [each_holds] * 2
+    assert "others see the sites' names and numbers of units and the baseline table. All counts are rounded." in papers
+    assert "others see what each has found, without its statistics" in papers
+    reader = served.ask("POST", "/v1/tokens", json={"scope": "read", "trial": WARDS.name}).json()["token"]
+    told = served.ask("GET", f"{trial.path}/effects", reader).json()["effects"]
+    assert told["baseline"]
+    assert "Sites that have reported: Aarhus 400 units." in told["notes"]
+    assert "The largest share of an arm's records that came from one device or site: 100 %." in told["notes"]
+    assert told["looks"]
+    assert all(arm.get("z") is None for look in told["looks"] for arm in look["arms"])
+    assert "Devices cannot take part." in papers
+    assert "Devices draw" not in papers
+
+
+def _mark(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "demo.site").read_text())
+    return found
 
 
 @pytest.mark.parametrize("name", PLANS)

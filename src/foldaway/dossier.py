@@ -11,6 +11,7 @@ import msgspec
 
 from foldaway.auditing.expected import expected, pace
 from foldaway.effects.released import protected
+from foldaway.errors import many
 from foldaway.keeping.cohort import least_to_publish
 from foldaway.plan import Plan
 from foldaway.plan.vocabulary import MODES, SUMS
@@ -102,7 +103,7 @@ def _record(plan: Plan, controller: str, purpose: str, recipients: Sequence[str]
         DossierTable(["field", "role", "what becomes of it"], list(_fields(plan))),
     )
     others = f"Effects are shown to: {', '.join(recipients)}." if recipients else OPEN
-    yield DossierSection("Recipients", "Art. 30(1)(d)", [others, _shown(plan)])
+    yield DossierSection("Recipients", "Art. 30(1)(d)", [others, _shown(plan), *_shown_beside(plan)])
     yield DossierSection("Transfers to third countries", "Art. 30(1)(e)", [OPEN, *_sent(plan)])
     yield DossierSection(
         "Time limits for erasure", "Art. 30(1)(f)", [], DossierTable(["what", "until when"], list(_limits(plan)))
@@ -117,9 +118,20 @@ def _shown(plan: Plan) -> str:
     if plan.release is not None:
         return f"{nobody}: once, when the trial ends, and with noise."
     rounded = f"{nobody}: rounded to a quarter of their standard error, {least}"
+    if plan.federated is not None and plan.federated.sites is not None:
+        rounded += f", once {many(plan.federated.sites, 'site')} reported"
     if plan.federated is not None and MODES[plan.federated.mode].at_end:
         return f"{rounded}, and once, when the trial has ended."
     return f"{rounded}, and new ones only after the trial has grown."
+
+
+def _shown_beside(plan: Plan) -> Iterator[str]:
+    """What others receive with the effects."""
+    if plan.federated is not None and plan.unit is not None and plan.release is None:
+        table = " and the baseline table" if plan.baseline else ""
+        yield f"Beside the effects, others see the sites' names and numbers of units{table}. All counts are rounded."
+    if plan.looks is not None:
+        yield "Of planned looks, others see what each has found, without its statistics."
 
 
 def _sent(plan: Plan) -> Iterator[str]:
@@ -132,37 +144,12 @@ def _sent(plan: Plan) -> Iterator[str]:
         )
         return
     if plan.unit is not None:
-        yield f"Each site sends the coordinator, a server of yours, once: {_SITE_SENDS[plan.federated.mode](plan)}."
+        yield f"Each site sends the coordinator, a server of yours: {_SITE_SENDS[plan.federated.mode](plan)}."
         yield (
             "A site also sends how many faulty records it left out, by arm, column and rule, and how many units it has "
             "by arm."
         )
-        if plan.strata is not None:
-            yield "The sums are by stratum as well."
-        if plan.segments:
-            yield (
-                f"It sends the same counts and sums for each value of {' and of '.join(plan.segments)} that at least "
-                f"{plan.privacy.smallest_cell:,} units of every arm have; all other values together have as many, or "
-                "none."
-            )
-        if any(each.KIND == "survival" for each in plan.outcomes):
-            least = f"{plan.privacy.smallest_cell:,}"
-            yield (
-                "It sends how many have left, with and without the event, by arm, group and time, only at times "
-                f"between which at least {least} records of every arm have left."
-            )
-        yield (
-            "It may send all of this again as enrolment goes on, in place of what it sent before, once every arm has "
-            f"at least {least_to_publish(plan.privacy):,} units more."
-        )
-        if plan.lacking:
-            yield "It sends how many records have each outcome, by arm and group."
-        if plan.baseline:
-            yield (
-                "It sends, by arm, how many records have each characteristic in `baseline` or each of its levels, the "
-                "mean, the sum of squares about it and that of sizes; none that fewer than "
-                f"{plan.privacy.smallest_cell:,} units of an arm have."
-            )
+        yield from _site_also_sends(plan)
         if plan.sites_only:
             yield "Devices cannot take part."
     if plan.unit is None or not plan.sites_only:
@@ -179,6 +166,41 @@ def _sent(plan: Plan) -> Iterator[str]:
     yield (
         "Whoever runs the network or the machine in front of the coordinator sees network addresses, times and sizes. "
         "Where the coordinator stands is for you to say."
+    )
+
+
+def _site_also_sends(plan: Plan) -> Iterator[str]:
+    """What a site sends beside its sums, and when it sends again."""
+    least = f"{plan.privacy.smallest_cell:,}"
+    if plan.strata is not None:
+        yield "The sums are by stratum as well."
+    if plan.segments:
+        yield (
+            f"It sends the same counts and sums for each value of {' and of '.join(plan.segments)} that at least {least} "
+            "units of every arm have; all other values together have as many, or none."
+        )
+    if plan.lacking:
+        yield (
+            "It sends how many records have each outcome, by arm and group: in each group, none or those of at least "
+            f"{least} units."
+        )
+    if any(each.KIND == "survival" for each in plan.outcomes):
+        yield (
+            "It sends how many have left, with and without the event, by arm, group and time, only at times between "
+            f"which at least {least} records of every arm have left, and as many more than in each message before."
+        )
+    if plan.baseline:
+        yield (
+            "It sends, by arm, how many records have a value of each characteristic in `baseline`, the mean or the "
+            "share of each level, the sum of squares about it and that of sizes; nothing of a characteristic that "
+            f"fewer than {least} units of an arm have a value of. A level may be that of a single unit."
+        )
+    cells = [what for what, there in (("stratum", plan.strata is not None), ("outcome", plan.lacking)) if there]
+    cells += ["characteristic"] if plan.baseline else []
+    each = f", and in each {' and each '.join(cells)} at least {least}" if cells else ""
+    yield (
+        "It may send all of this again as enrolment goes on, in place of what it sent before, once every arm has at "
+        f"least {least_to_publish(plan.privacy):,} units more{each}."
     )
 
 
@@ -242,6 +264,8 @@ def _fields(plan: Plan) -> Iterator[list[str]]:
     covariate = "adjusts the outcomes in the same step and is not kept" if sums else "added to sums of products by arm"
     roles: dict[str, tuple[str, str]] = {plan.arm: ("arm", "says which sums a record is added to")}
     roles |= dict.fromkeys(plan.measured, ("outcome", "added to sums; the value is not kept"))
+    binned = [column for each in plan.outcomes if each.binning is not None for column in each.columns]
+    roles |= dict.fromkeys(binned, ("outcome", "added to sums, and counted in a histogram: only its bin is kept"))
     roles |= dict.fromkeys(plan.covariates, ("covariate", covariate))
     roles |= dict.fromkeys(plan.segments, ("segment", "says which sums a record is added to"))
     shown = "added to counts and sums by arm, for the table of baseline characteristics; the value is not kept"
@@ -270,7 +294,7 @@ def _limits(plan: Plan) -> Iterator[list[str]]:
         yield ["files at a site that records come from", OPEN]
         key = "; until the sums are stored, the key of its groups" if plan.keyed else ""
         yield [
-            f"a site's mark (a random number, a keyed digest of its files{key})",
+            f"a site's mark (random numbers, a keyed digest of its files, counts of units by arm{_marked(plan)}{key})",
             "the site deletes it after the end",
         ]
     if plan.federated is not None and (plan.unit is None or not plan.sites_only):
@@ -283,6 +307,14 @@ def _limits(plan: Plan) -> Iterator[list[str]]:
     yield ["secret key of the trial", "the end of the trial"]
     yield ["effects, plan and ledger (no personal data)", "as long as the controller wishes"]
     yield ["backups of tallies", f"{OPEN} (unreadable once the key is destroyed, unless the key was copied)"]
+
+
+def _marked(plan: Plan) -> str:
+    """What else a site has to remember of what it sent, so as to know whether enough have come since."""
+    further = [what for what, there in (("stratum", plan.strata is not None), ("outcome", plan.lacking)) if there]
+    further += ["characteristic"] if plan.baseline else []
+    exits = "; how many left at each time that it sent" if plan.bins else ""
+    return "".join(f" and {each}" for each in further) + exits
 
 
 def _measures(plan: Plan) -> Iterator[str]:
@@ -313,12 +345,21 @@ def _stored(plan: Plan) -> Iterator[str]:
         yield f"Devices' messages are stored only when {cohort} of them have come since the last time."
 
 
+def _kept_of(plan: Plan) -> str:
+    """Of what the numbers that follow are kept."""
+    if plan.federated is not None and plan.unit is not None:
+        return (
+            "The coordinator keeps these numbers, and as many again for each site, however many records the sites have:"
+        )
+    return "These numbers are kept, however many records come:"
+
+
 def _assessment(plan: Plan, units: int) -> Iterator[DossierSection]:
     kept = [[name, what, f"{numbers:,}"] for name, what, numbers in planned(plan)]
     yield DossierSection(
         "The processing, described",
         "Art. 35(7)(a)",
-        ["Each record is added to running sums and is then gone. These numbers are kept, however many records come:"],
+        [f"Each record is added to running sums and is then gone. {_kept_of(plan)}"],
         DossierTable(["what", "meaning", "numbers"], kept),
     )
     yield DossierSection(

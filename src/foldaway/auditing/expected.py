@@ -38,7 +38,10 @@ def expected(plan: Plan, units: int) -> Iterator[str]:
     else:
         yield from _in_groups(plan, arms)
     for bins in plan.bins:
-        yield f"The histogram of {bins.column!r} would hold everybody's value to the width of a bin, without a name."
+        within = "to the width of a bin"
+        if plan.federated is not None:
+            within = f"to within the times between which at least {plan.privacy.smallest_cell:,} of every arm have left"
+        yield f"The histogram of {bins.column!r} would hold everybody's value {within}, without a name."
 
 
 def _in_groups(plan: Plan, arms: list[float]) -> Iterator[str]:
@@ -50,7 +53,14 @@ def _in_groups(plan: Plan, arms: list[float]) -> Iterator[str]:
             f"least {least} of an arm (`smallest_cell`). A rare outcome, such as a purchase, may still be that of one "
             "of these."
         )
-        yield f"Devices draw their groups one by one. If all of these units were devices: {alone[0].lower()}{alone[1:]}"
+        if plan.lacking and (plan.covariates or plan.received):
+            yield (
+                "The covariates, or the receipt, of the only unit of a group that lacks an outcome could be worked out "
+                "from the group's sums."
+            )
+        if not plan.sites_only:
+            devices = "Devices draw their groups one by one. If all of these units were devices"
+            yield f"{devices}: {alone[0].lower()}{alone[1:]}"
         return
     yield alone
     sole = ", ".join(f"{_sole(arms, plan.groups, share):,.0f} at {100 * share:g} %" for share in SHARES)

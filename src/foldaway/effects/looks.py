@@ -215,8 +215,8 @@ def look_sentences(effects: Findings) -> list[str]:
         words = [_arm_sentence(effects, look, each) for each in look.arms]
         found.append(
             f"Look {number}, with {100 * look.fraction:.0f} % of the planned information"
-            f"{' (the last)' if look.last else ''}: {'; '.join(words)}. By then {100 * look.spent:.2g} % of the error "
-            f"rate of {100 * (1 - effects.confidence):g} % had been spent."
+            f"{' (the last)' if look.last else ''}: {'; '.join(words)}. By then an error rate of "
+            f"{100 * look.spent:.2g} % had been spent, of {100 * (1 - effects.confidence):g} % in all."
         )
     if (due := next_look(plan, effects.looks)) is not None and not effects.final:
         found.append(

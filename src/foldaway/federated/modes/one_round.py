@@ -132,4 +132,4 @@ def notes_on(share: ServerShare, devices: Devices, door: Door) -> Iterator[str]:
         yield f"Of the missing reports, {door.devices(withdrawn):,} had been counted and were withdrawn."
     shares = [most / n for most, n in zip(share.largest, share.trial.counts.values(), strict=True) if n]
     if largest := max(shares, default=0.0):
-        yield f"The largest share of an arm's records that came from one {one}: {100 * largest:.2g} %."
+        yield f"The largest share of an arm's records that came from one {one}: {float(f'{100 * largest:.2g}'):g} %."

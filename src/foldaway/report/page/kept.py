@@ -51,7 +51,7 @@ SUMS = {
     "weight": ("Weights", "sums of weights, by arm and group of units"),
     "total": (
         "Sums",
-        "sums of each outcome, and of each outcome minus what covariates predict, by arm and group of units",
+        "sums of each outcome and, with covariates, of each outcome minus what they predict, by arm and group of units",
     ),
     "level": ("Levels", "round numbers that are subtracted before summing, so that no digits are lost"),
     "mass": _SPREADS,

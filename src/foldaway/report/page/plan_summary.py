@@ -159,11 +159,12 @@ def _faults(plan: Plan) -> str:
     lacks += ", unless it is an outcome that may be missing: then it counts for the others. " if plan.lacking else ". "
     if plan.federated is None:
         return f"{lacks}A batch with a faulty record is {'folded without it' if plan.drops else 'rejected as a whole'}."
+    site = f"A site {'folds its batch without it' if plan.drops else 'rejects a whole batch with one'}."
+    if plan.sites_only:
+        return lacks + site
     device = f"{lacks}A device rejects a faulty record"
     device += ", whatever `drop_limit` says, because it has nowhere to count it." if plan.drops else "."
-    if plan.unit is None:
-        return device
-    return f"{device} A site {'folds its batch without it' if plan.drops else 'rejects a whole batch with one'}."
+    return device if plan.unit is None else f"{device} {site}"
 
 
 def _kept(plan: Plan) -> list[str]:
