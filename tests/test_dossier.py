@@ -20,6 +20,7 @@ from foldaway.dossier import OPEN, dossier
 from foldaway.federated.link import HttpLink
 from foldaway.federated.messages import SiteSums
 from foldaway.federated.modes import site_mode_of
+from foldaway.federated.modes.mode import SentBefore
 from foldaway.federated.modes.share import ServerShare
 from foldaway.federated.site.site import fold_site, send_site
 from foldaway.report.page.kept import planned
@@ -192,8 +193,8 @@ def test_the_papers_of_a_site_say_what_it_sends_and_keeps(served: Served, tmp_pa
     for size in (300, n):
         rows.head(size).to_parquet(file)
         site = fold_site(WARDS, [str(file)], tmp_path)
-        before = _mark(tmp_path)["exits"] if messages else []
-        sent = site_mode_of(WARDS).from_site(site, [b64decode(each) for each in before])
+        exits = [b64decode(each) for each in _mark(tmp_path)["exits"]] if messages else []
+        sent = site_mode_of(WARDS).from_site(site, SentBefore(exits, []) if messages else None)
         messages.append(msgspec.json.decode(sent, type=SiteSums))
         send_site(site, [str(file)], link, tmp_path, replace=True)
 

@@ -176,8 +176,8 @@ def _site_also_sends(plan: Plan) -> Iterator[str]:
         yield "The sums are by stratum as well."
     if plan.segments:
         yield (
-            f"It sends the same counts and sums for each value of {' and of '.join(plan.segments)} that at least {least} "
-            "units of every arm have; all other values together have as many, or none."
+            f"It sends the same counts and sums for each value of {' and of '.join(plan.segments)} that at least "
+            f"{least} units of every arm have; all other values together have as many, or none."
         )
     if plan.lacking:
         yield (
