@@ -121,10 +121,13 @@ def _drawn(rng: random.Random) -> Settings:
         settings["covariates"] = rng.sample(["x", "c"], rng.choice((1, 2)))
         listed |= {"c"} & set(settings["covariates"])
     if sometimes(0.3):
+        settings["baseline"] = rng.sample(["x", "m", "rare", "k", *LISTED], rng.choice((1, 2, 3)))
+        listed |= LISTED.keys() & set(settings["baseline"])
+    if sometimes(0.3):
         limits = {"bounds": [1.0, 60.0], "beyond": rng.choice(("clip", "refuse"))}
         settings["outcomes"] = [_within(each, limits) for each in settings["outcomes"]]
     listed -= {"s"} if "strata" in settings else set()
-    for setting in {"segments", "covariates"} & settings.keys():
+    for setting in {"segments", "covariates", "baseline"} & settings.keys():
         settings[setting] = listing(settings[setting], {column: LISTED[column] for column in listed})
     return fitted(settings | {"coefficients": {}}) if "covariates" in settings else settings
 

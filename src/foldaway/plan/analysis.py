@@ -307,6 +307,12 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
             return []
         return [column for column in self.baseline if not self.levels_of(column) and column not in self.covariates]
 
+    @cached_property
+    def shown_alone(self) -> frozenset[str]:
+        """Characteristics that nothing else is computed from, so that a record may lack them."""
+        stratum = [] if self.strata is None else [self.strata.column]
+        return frozenset(self.baseline).difference(self.covariates, self.segments, stratum)
+
     @property
     def hashed(self) -> bool:
         """Whether a secret key hashes identifiers: to groups, to bootstrap weights, and to tell units apart."""

@@ -78,7 +78,7 @@ class Characteristic(Part, frozen=True):
         column: The column. It may be a covariate, a segment or the strata's besides.
         levels: The levels of a categorical one. If left out, the column has either numbers or text, as its first value
             says. The levels of text are then those that enough records have in common, and all others make up one more.
-            In a federated plan a column without levels is numeric.
+            In a federated plan, and where a database sums the records, a column without levels is numeric.
 
     Example:
         >>> Characteristic("sex", ["female", "male"]).levels

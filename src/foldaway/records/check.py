@@ -70,7 +70,7 @@ def check(
         RecordError: The batch is refused whole: a column is missing, or, unless the plan drops faulty
             records, some record is faulty. The message has counts by column and rule, and no values.
     """
-    columns, n, others = columns_of(data, _wanted(plan), plan.lackable | _only_shown(plan))
+    columns, n, others = columns_of(data, _wanted(plan), plan.lackable | plan.shown_alone)
     checked = attempt(lambda: _Checked(plan, columns, n, text, kinds))
     faults = checked.faults(ragged + others)
     if faults and not plan.drops:
@@ -83,12 +83,6 @@ def _wanted(plan: Plan) -> list[str]:
     stratum = None if plan.strata is None else plan.strata.column
     optional = [name for name in (plan.unit, plan.cluster, plan.weight, stratum, *plan.segments) if name is not None]
     return list(dict.fromkeys([plan.arm, *plan.covariates, *plan.measured, *optional, *plan.baseline]))
-
-
-def _only_shown(plan: Plan) -> frozenset[str]:
-    """The columns of the baseline table that nothing else is computed from, so that a record may lack them."""
-    stratum = [] if plan.strata is None else [plan.strata.column]
-    return frozenset(plan.baseline).difference(plan.covariates, plan.segments, stratum)
 
 
 class _Checked:
@@ -160,7 +154,7 @@ class _Checked:
             made = [np.where(level < 0, np.nan, level == code) for code in range(len(levels))]
         if known is not None:  # what else the column is for needs all of its values
             self.masks[name] = known
-        elif name in _only_shown(plan):
+        elif name in plan.shown_alone:
             masks = self.masks[name]
             absent = [masks.pop(rule) for rule in (NULL, NAN) if rule in masks]
             if absent:

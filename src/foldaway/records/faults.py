@@ -150,8 +150,8 @@ WITHIN = (
 
 
 MIXED = (
-    "A column of `baseline` holds either numbers or text, as its first value does. Correct the others; or, if numbers "
-    "are names of levels there, list its `levels` beside its name in `baseline`."
+    "A column of `baseline` without `levels` holds either numbers or text, as its first value does; numbers where a "
+    "database sums it. Correct the others, or list its `levels` beside its name in `baseline`."
 )
 
 

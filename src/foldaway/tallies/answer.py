@@ -26,7 +26,18 @@ from foldaway.plan.outcomes import Binning
 from foldaway.records import Fault, Faults
 from foldaway.records.columns import Column, columns_of
 from foldaway.records.faults import CLIPPED, NO_ARM
-from foldaway.records.values import BEYOND, INFINITE, NAN, NOT_POSITIVE, NULL, TOO_LARGE, WRONG_TYPE, numbers
+from foldaway.records.values import (
+    BEYOND,
+    INFINITE,
+    NAN,
+    NOT_POSITIVE,
+    NULL,
+    TEXT_AMONG_NUMBERS,
+    TOO_LARGE,
+    WRONG_TYPE,
+    numbers,
+)
+from foldaway.tallies.baseline import Baseline, traits_shape
 from foldaway.tallies.grouped import Grouped
 from foldaway.tallies.histogram import Histogram
 from foldaway.tallies.holding import lean_cells
@@ -41,6 +52,9 @@ KEYS = (*TEXTS, "arm", "place", "grp", "n")
 
 BESIDE = ("total", "lines")
 """The columns by which a changed answer shows."""
+
+BASELINE = "baseline"
+"""The kind of part that has the sums of the baseline's traits, by arm and without groups."""
 
 HEAD, UNITS, FAULTS, CENTERS = "answer", "units", "faults", "centers"
 """The parts that are no cells."""
@@ -68,7 +82,8 @@ class AnswerPart(NamedTuple):
     """What some lines are of.
 
     Attributes:
-        kind: ``"sums"``, ``"strata"`` (sums by stratum), ``"bins"`` (a histogram) or ``"exits"`` (one by stratum).
+        kind: ``"sums"``, ``"strata"`` (sums by stratum), ``"bins"`` (a histogram), ``"exits"`` (one by stratum) or
+            ``"baseline"`` (sums of traits).
         segment: Of which of the plan's segments; -1 is all records.
         shape: Of the sums; None of a histogram.
         bins: Those of a histogram.
@@ -96,6 +111,8 @@ class AnswerPart(NamedTuple):
 
 def parts_of(plan: Plan) -> Iterator[AnswerPart]:
     """The parts that an answer for this plan has, beside those that are no cells."""
+    if plan.baseline:
+        yield AnswerPart(BASELINE, -1, traits_shape(plan))
     for segment in range(-1, len(plan.segments)):
         cells = _empty(plan, segment, [""])
         yield AnswerPart("sums", segment, cells.sums.shape, groups=cells.sums.shape.groups)
@@ -131,22 +148,24 @@ def _entries(shape: SumsShape, names: Sequence[str], axes: int) -> list[tuple[st
 
 def faults_of(plan: Plan) -> list[tuple[str, str]]:
     """The columns and rules that the lines of faulty records count, in their order."""
-    numeric = dict.fromkeys((*plan.covariates, *plan.measured))
+    numeric = dict.fromkeys((*plan.covariates, *plan.measured, *plan.baseline))
+    stratum = None if plan.strata is None else plan.strata.column
     listed = [name for name in numeric if plan.levels_of(name)]
     rules = [(plan.arm, NULL), (plan.arm, "unknown arm")]
     for name in numeric:
         if name in listed:
             continue
-        absent = () if name in plan.lackable else (NULL, NAN)
+        absent = () if name in plan.lackable | plan.shown_alone else (NULL, NAN)
+        wrong = TEXT_AMONG_NUMBERS if name in plan.unlisted_characteristics else WRONG_TYPE
         bounded = [CLIPPED if plan.limits[name].beyond == "clip" else BEYOND] if name in plan.limits else []
         own = [domain.rule for domain in plan.domains.get(name, ())]
-        rules += [(name, rule) for rule in (*absent, INFINITE, TOO_LARGE, WRONG_TYPE, *own, *bounded)]
+        rules += [(name, rule) for rule in (*absent, INFINITE, TOO_LARGE, wrong, *own, *bounded)]
     if plan.weight is not None:
         rules += [(plan.weight, rule) for rule in (NULL, NAN, INFINITE, TOO_LARGE, WRONG_TYPE, NOT_POSITIVE)]
-    stratum = None if plan.strata is None else plan.strata.column
     for name in dict.fromkeys((*listed, *([] if stratum is None else [stratum]), *plan.segments)):
         unknown = "unknown stratum" if name == stratum else "unknown level"
-        rules += [(name, NULL), *([(name, unknown)] if plan.levels_of(name) else [])]
+        own_rules = [*([] if name in plan.shown_alone else [NULL]), *([unknown] if plan.levels_of(name) else [])]
+        rules += [(name, rule) for rule in own_rules]
     for column in dict.fromkeys(filter(None, (plan.unit, plan.cluster))):
         rules += [(column, NULL), (column, WRONG_TYPE)]
     return rules
@@ -154,9 +173,9 @@ def faults_of(plan: Plan) -> list[tuple[str, str]]:
 
 def numbers_in(plan: Plan) -> int:
     """How many columns of further numbers there are."""
-    sizes = [len(faults_of(plan)), 2 * plan.weighted]
+    sizes = [len(faults_of(plan)), 2 * plan.weighted, _empty(plan, -1, [""]).sums.shape.columns + len(plan.traits)]
     for shape in (part.shape for part in parts_of(plan) if part.shape is not None):
-        sizes += [shape.columns, len(by_group(shape)), len(by_arm(shape))]
+        sizes += [len(by_group(shape)), len(by_arm(shape))]
     return max(sizes)
 
 
@@ -205,8 +224,9 @@ def read_answer(answer: Any, plan: Plan, group_key: str, levels_key: bytes) -> Q
         entries = [marked_name(levels_key, column, name.removeprefix(NAMED)) for name in names]
         marks = tuple(map(identity, entries))
         segments.append(SegmentTallies[Grouped]((OTHER, *marks), lines.cells(place, [OTHER, *names])).learnt(entries))
-    cells = replace(whole, segments=tuple(segments))
-    beside = [segment.cells.n for segment in segments] + ([] if cells.strata is None else [cells.strata.n])
+    cells = replace(whole, segments=tuple(segments), baseline=lines.baseline() if plan.baseline else None)
+    beside = [] if cells.baseline is None else [cells.baseline.n]
+    beside += [segment.cells.n for segment in segments] + ([] if cells.strata is None else [cells.strata.n])
     if any(n != cells.n for n in beside):
         raise _damaged("its parts count different numbers of records")
     return QueryAnswer(cells, lines.faults(), lines.units(), lines.statement)
@@ -236,9 +256,10 @@ class _Lines:
         if np.any(away > _OFF * size):
             raise _damaged("its numbers do not add up to its totals")
         self.statement = self._head(mark)
-        self.center = np.zeros((len(plan.arms), _empty(plan, -1, [""]).sums.shape.columns))
-        at = self._of(CENTERS)
-        self.center[self._within(self.arm[at], len(plan.arms))] = self.values[at, : self.center.shape[1]]
+        size, at = _empty(plan, -1, [""]).sums.shape.columns, self._of(CENTERS)
+        centers = np.zeros((len(plan.arms), size + len(plan.traits)))
+        centers[self._within(self.arm[at], len(plan.arms))] = self.values[at, : centers.shape[1]]
+        self.center, self.center_of_traits = np.split(centers, [size], axis=1)
 
     def _head(self, mark: str) -> str:
         heads = [level.split() for part, level in zip(self.part, self.level, strict=True) if part == HEAD]
@@ -275,7 +296,7 @@ class _Lines:
         empty = _empty(self.plan, segment, levels)
         sums, strata, histograms = empty.sums, empty.strata, list(empty.histograms)
         exits: list[Histogram] = []
-        for part in (each for each in parts_of(self.plan) if each.segment == segment):
+        for part in (each for each in parts_of(self.plan) if each.segment == segment and each.kind != BASELINE):
             at = self._of(part.name)
             places = {level: place for place, level in enumerate(self._strata if part.kind == "exits" else levels)}
             level = np.array([places.get(self.level[line], 0) for line in at], dtype=np.int64)
@@ -288,15 +309,24 @@ class _Lines:
                 assert empty.strata is not None
                 exits.append(self._histogram(empty.strata.histograms[len(exits)], at, cell))
             elif part.kind == "sums":
-                sums = self._sums(sums.shape, at, cell)
+                sums = self._sums(sums.shape, at, cell, self.center)
             else:
                 assert strata is not None
                 shape = strata.plain().shape
                 cell += self._within(self.place[at], shape.arms // (arms * len(levels))) * arms * len(levels)
-                strata = Lean(self.plan, self._sums(shape, at, cell), why=strata.why)
+                strata = Lean(self.plan, self._sums(shape, at, cell, self.center), why=strata.why)
         if strata is not None:
             strata = replace(strata, histograms=tuple(exits))
         return replace(empty, sums=sums, strata=strata, histograms=tuple(histograms))
+
+    def baseline(self) -> Baseline:
+        """The sums of the baseline's traits."""
+        (part,) = (each for each in parts_of(self.plan) if each.kind == BASELINE)
+        assert part.shape is not None
+        at = self._of(part.name)
+        self._within(self.group[at], part.groups, -1)
+        cell = self._within(self.arm[at], len(self.plan.arms))
+        return replace(Baseline.empty(self.plan), sums=self._sums(part.shape, at, cell, self.center_of_traits))
 
     @property
     def _strata(self) -> list[str]:
@@ -304,7 +334,7 @@ class _Lines:
         strata = () if self.plan.strata is None else self.plan.strata.probabilities
         return [str(place) for place in range(len(strata))]
 
-    def _sums(self, shape: SumsShape, at: NDArray[np.intp], cell: NDArray[np.int64]) -> Sums:
+    def _sums(self, shape: SumsShape, at: NDArray[np.intp], cell: NDArray[np.int64], about: Floats) -> Sums:
         arrays = {name: np.zeros(size) for name, size in shape.sizes.items() if size is not None}
         in_group = self.group[at] >= 0
         for lines, entries, index in (
@@ -321,7 +351,7 @@ class _Lines:
         if not shape.weighted:
             counts = np.stack([made.counts(outcome).sum(axis=1) for outcome in range(shape.outcomes)], axis=1)
             made = replace(made, mass=counts, first=made.total.sum(axis=1))
-        center = np.tile(self.center, (shape.arms // len(self.center), 1))
+        center = np.tile(about, (shape.arms // len(about), 1))
         records = made.records.sum(axis=1)
         level = records @ center / max(records.sum(), 1)
         return replace(made, level=level).about_means(center).settled()

@@ -65,6 +65,28 @@ def connection(request: pytest.FixtureRequest, _made: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("connection", mostly_slow(ENGINES, *ENGINES[:-1]), indirect=True)
+def test_a_baseline_far_from_zero_keeps_its_digits(connection: Any) -> None:
+    plan = plan_of(outcomes=["y"], baseline=["far", "m", {"column": "o", "levels": ["k", "l", "m"]}])
+    found = fa.fold_query(connection, "select * from visits", plan, label="all", key=KEY).effects().baseline
+    for row in found:
+        mine = ROWS[ROWS["g"] == row.arm][row.column]
+        assert (row.n, row.missing) == (mine.notna().sum(), mine.isna().sum())
+        if row.level:
+            assert row.count == (mine == row.level).sum()
+        else:
+            assert row.mean == pytest.approx(mine.mean(), rel=1e-12)
+            assert row.std_dev == pytest.approx(mine.std(), rel=1e-9)
+
+
+@pytest.mark.parametrize("connect", [in_duckdb, in_sqlite])
+def test_text_without_levels_is_refused_where_a_database_sums(connect: Any) -> None:
+    plan = plan_of(outcomes=["y"], baseline=["x", "o"])
+    with pytest.raises((fa.SourceError, fa.RecordError), match="`levels`") as refused:
+        fa.fold_query(connect(ROWS), "select * from visits", plan, label="all", key=KEY)
+    assert "'k'" not in str(refused.value)
+
+
+@pytest.mark.parametrize("connection", mostly_slow(ENGINES, *ENGINES[:-1]), indirect=True)
 def test_days_add_up_with_each_other_and_with_rows(connection: Any) -> None:
     plan = plan_of(outcomes=["y"], segments=["o", "c"])
     theirs = fa.Trial(plan, key=KEY)

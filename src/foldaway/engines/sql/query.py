@@ -8,7 +8,7 @@ from typing import Any
 
 from foldaway.calibrating import Calibration
 from foldaway.engines.sql.spoken import answer_to, not_spoken
-from foldaway.errors import SourceError, StreamedWarning
+from foldaway.errors import SourceError, StreamedWarning, instead_of
 from foldaway.plan import Plan
 from foldaway.sources.query import batches_of, require_connection, stream_query
 from foldaway.trial import Trial
@@ -95,7 +95,10 @@ def _summed(connection: Any, query: str, trial: Trial, parameters: Any) -> Any:
     def written(dialect: str, place: str) -> str:
         return statement(trial.plan, query, dialect, place)
 
-    return answer_to(connection, written, parameters, trial.secret.for_warehouse())
+    unlisted = ", ".join(trial.plan.unlisted_characteristics)
+    hint = f" A column of `baseline` without `levels` is summed as numbers ({unlisted}): list the levels of text."
+    with instead_of(SourceError, lambda error: SourceError(f"{error}{hint}") if unlisted else None):
+        return answer_to(connection, written, parameters, trial.secret.for_warehouse())
 
 
 def calibrated(plan: Plan, connection: Any, query: str, parameters: Any = None) -> Plan:

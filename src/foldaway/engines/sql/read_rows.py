@@ -17,7 +17,7 @@ from foldaway.numerics.block import LARGEST
 from foldaway.plan import Plan
 from foldaway.plan.outcomes import Value
 from foldaway.records.faults import CLIPPED
-from foldaway.records.values import BEYOND, INFINITE, NAN, NOT_POSITIVE, NULL, TOO_LARGE, WRONG_TYPE
+from foldaway.records.values import BEYOND, INFINITE, NAN, NOT_POSITIVE, NULL, TEXT_AMONG_NUMBERS, TOO_LARGE, WRONG_TYPE
 from foldaway.tallies.answer import NAMED, faults_of
 
 
@@ -58,12 +58,14 @@ class ReadRows:
         rows: The query.
         texts: The columns that are read as text.
         numbers: Those that are read as numbers.
+        lackable: Those that a record may lack.
     """
 
     def __init__(self, plan: Plan, dialect: Dialect, rows: exp.Query, texts: list[str]) -> None:
         self.plan, self.dialect, self.rows, self.texts = plan, dialect, rows, texts
         numeric = [*plan.covariates, *plan.measured, *([] if plan.weight is None else [plan.weight])]
         self.numbers = [name for name in dict.fromkeys(numeric) if not plan.levels_of(name)]
+        self.lackable = plan.lackable | plan.shown_alone
 
     # A column under the names that the steps give it.
 
@@ -123,7 +125,7 @@ class ReadRows:
                 chosen.append(named(exp.Concat(expressions=[literal(NAMED), self.text(name)]), f"fa_c{place}"))
         for place, name in enumerate(self.numbers):
             value = self.number(name)
-            if name in self.plan.lackable and self.dialect.nan is not None:
+            if name in self.lackable and self.dialect.nan is not None:
                 value = case((exp.not_(self.dialect.nan(value)), value))
             if name in self.plan.bounds:
                 value = within(value, *self.plan.bounds[name])
@@ -160,6 +162,7 @@ class ReadRows:
             INFINITE: lambda value: self.sound(name, exp.Abs(this=value) > largest),
             TOO_LARGE: lambda value: self.sound(name, exp.Abs(this=value) > number(LARGEST)),
             WRONG_TYPE: lambda _: self.typed("o", self.numbers, name, self.dialect.no_number),
+            TEXT_AMONG_NUMBERS: lambda _: self.typed("o", self.numbers, name, self.dialect.no_number),
             NOT_POSITIVE: lambda value: value <= number(1 / LARGEST),
             BEYOND: lambda value: self.sound(name, exp.or_(value < number(lower), value > number(upper))),
             CLIPPED: lambda value: self.sound(name, exp.or_(value < number(lower), value > number(upper))),
@@ -172,7 +175,7 @@ class ReadRows:
 
     def sound(self, name: str, test: Expression) -> Expression:
         """The test, but for NaN where that is no fault: some databases have it larger than any number."""
-        if name not in self.plan.lackable or self.dialect.nan is None:
+        if name not in self.lackable or self.dialect.nan is None:
             return test
         return exp.and_(exp.not_(self.dialect.nan(self.number(name))), test)
 

@@ -24,6 +24,7 @@ from foldaway.plan.outcomes import Binning, Bins, Exits
 from foldaway.plan.outcomes.binning import NUDGE
 from foldaway.plan.vocabulary import MOMENTS, SIPHASH
 from foldaway.tallies.answer import (
+    BASELINE,
     BESIDE,
     CENTERS,
     FAULTS,
@@ -51,8 +52,6 @@ def not_in_sql(plan: Plan) -> str:
         return "it keeps moments, which no database sums"
     if plan.release is not None:
         return "a `release` limits the records of each unit, which are counted as they come"
-    if plan.baseline:
-        return "no statement sums its `baseline`"
     if plan.grouped and plan.clustering is None:
         return "its records have no `unit` to be dealt into groups by, and are dealt as they come"
     if plan.hash == SIPHASH:
@@ -89,10 +88,11 @@ class _Statement(ReadRows):
     def __init__(self, plan: Plan, dialect: Dialect, rows: exp.Query, secret: str) -> None:
         self.secret = exp.Var(this=secret or dialect.secret)
         texts = [plan.arm, *filter(plan.levels_of, plan.covariates), *plan.segments, plan.unit, plan.cluster]
-        texts.append(None if plan.strata is None else plan.strata.column)
+        texts += [None if plan.strata is None else plan.strata.column, *filter(plan.levels_of, plan.baseline)]
         super().__init__(plan, dialect, rows, list(dict.fromkeys(name for name in texts if name is not None)))
+        self.numbers += [name for name in plan.baseline if name not in (*self.texts, *self.numbers)]
         self.parts = list(parts_of(plan))
-        self.shape = next(part.shape for part in self.parts if part.shape is not None)
+        self.shape = next(part.shape for part in self.parts if part.shape is not None and part.kind == "sums")
 
     def whole(self) -> exp.Select:
         """The statement."""
@@ -158,8 +158,16 @@ class _Statement(ReadRows):
             chosen.append(named(product(own, self.inverse()), "fa_weight"))
         values = [self.value(value) for value in plan.values]
         chosen += [named(value, f"fa_y{place}") for place, value in enumerate((*values, *self.adjusted(values)))]
+        chosen += [named(self.trait(*trait), f"fa_z{place}") for place, trait in enumerate(plan.traits)]
         chosen += [named(self.bin(bins), f"fa_b{place}") for place, bins in enumerate(plan.bins)]
         return select(*chosen).from_("foldaway_judged").where(field("fa_bad") < 1)
+
+    def trait(self, column: str, level: str | None) -> Expression:
+        """A trait of a record; null where it lacks the column."""
+        if level is None:
+            return self.own(column)
+        code, levels = self.code(column), list(self.plan.levels_of(column) or ())
+        return case((code.eq(levels.index(level)), number(1)), (code >= 0, number(0)))
 
     def inverse(self) -> Expression | None:
         """One over the probability of a record's arm in its stratum."""
@@ -207,28 +215,33 @@ class _Statement(ReadRows):
         return case((exp.and_(both, place > last), 2 * last), (both, code))
 
     def centers(self) -> exp.Select:
-        """What sums are about: the arm's mean of each value."""
+        """What sums are about: the arm's mean of each value and trait."""
         means = [
-            named(exp.Coalesce(this=exp.Avg(this=field(f"fa_y{v}")), expressions=[number(0)]), f"fa_m{v}")
-            for v in range(self.shape.columns)
+            named(exp.Coalesce(this=exp.Avg(this=field(value)), expressions=[number(0)]), mean)
+            for value, mean, _ in self.columns
         ]
         return select(named(field("fa_arm"), "fa_of"), *means).from_("foldaway_good").group_by(field("fa_arm"))
 
+    @property
+    def columns(self) -> list[tuple[str, str, str]]:
+        """The names of all values and traits, of their means, and of how far they are from these."""
+        sizes = {("fa_y", "fa_m", "fa_d"): self.shape.columns, ("fa_z", "fa_n", "fa_e"): len(self.plan.traits)}
+        return [(f"{y}{v}", f"{m}{v}", f"{d}{v}") for (y, m, d), size in sizes.items() for v in range(size)]
+
     def centered(self) -> exp.Select:
         """The good records with their values about the means."""
-        columns = range(self.shape.columns)
         if self.dialect.repeats:  # a join would keep processes from working side by side
-            away = [named(field(f"fa_y{v}") - self.center(v), f"fa_d{v}") for v in columns]
+            away = [named(field(value) - self.center(mean), name) for value, mean, name in self.columns]
             return select("*", *away).from_("foldaway_good")
-        away = [named(field(f"fa_y{v}") - field(f"fa_m{v}"), f"fa_d{v}") for v in columns]
+        away = [named(field(value) - field(mean), name) for value, mean, name in self.columns]
         matched = field("fa_of").eq(field("fa_arm"))
         return select("*", *away).from_("foldaway_good").join("foldaway_centers", on=matched)
 
-    def center(self, v: int) -> Expression:
+    def center(self, mean: str) -> Expression:
         """The mean of a value in a record's arm."""
-        of_arm = select(field(f"fa_m{v}")).from_("foldaway_centers")
+        of_arm = select(field(mean)).from_("foldaway_centers")
         means = [of_arm.where(field("fa_of").eq(arm)).subquery() for arm in range(len(self.plan.arms))]
-        return case(*((field("fa_arm").eq(arm), mean) for arm, mean in enumerate(means)))
+        return case(*((field("fa_arm").eq(arm), each) for arm, each in enumerate(means)))
 
     def cells(self, part: AnswerPart) -> exp.Select:
         """Sums by cell of a part."""
@@ -237,9 +250,9 @@ class _Statement(ReadRows):
             keys["level"] = field(f"fa_l{part.segment}")
         if part.kind == "exits":
             keys["level"] = field("fa_stratum")
-        if part.kind != "sums":
+        if part.kind in ("strata", "bins", "exits"):
             keys["place"] = field("fa_stratum" if part.kind == "strata" else f"fa_b{part.number}")
-        if self.plan.grouped:
+        if self.plan.grouped and part.kind != BASELINE:
             keys["grp"] = field("fa_group") % part.groups
         weight = self.weight(part)
         if part.shape is None:
@@ -247,8 +260,9 @@ class _Statement(ReadRows):
                 [] if weight is None else [exp.Sum(this=weight), exp.Sum(this=product(weight, weight))]
             )
         else:
+            letters = "yd" if part.kind != BASELINE else "ze"
             sums = [
-                self.summed(part.shape, weight, name, index)
+                self.summed(part.shape, weight, name, index, *letters)
                 for name, index in (*by_group(part.shape), *by_arm(part.shape))
             ]
         chosen = [*(named(key, f"fa_{name}_key") for name, key in keys.items())]
@@ -258,14 +272,16 @@ class _Statement(ReadRows):
         return made if part.shape is not None else made.where(present(keys["place"]))
 
     def weight(self, part: AnswerPart) -> Expression | None:
-        """What a record weighs in a part: within strata no more than the plan says."""
+        """What a record weighs in a part: within strata no more than the plan says, and nothing in the baseline."""
         if part.within_strata:
             return None if self.plan.weight is None else field("fa_own")
-        return field("fa_weight") if self.plan.weighted else None
+        return field("fa_weight") if self.plan.weighted and part.kind != BASELINE else None
 
-    def summed(self, shape: SumsShape, w: Expression | None, name: str, index: tuple[int, ...]) -> Expression:
-        """A sum that tallies keep, of the records of a cell."""
-        d = [field(f"fa_d{v}") for v in range(shape.columns)]
+    def summed(
+        self, shape: SumsShape, w: Expression | None, name: str, index: tuple[int, ...], own: str, away: str
+    ) -> Expression:
+        """A sum that tallies keep, of the records of a cell; columns by letter, as they are and about means."""
+        d = [field(f"fa_{away}{v}") for v in range(shape.columns)]
         place = index[0]
         here = d[place % shape.outcomes]
         w2 = None if w is None else w * w
@@ -283,7 +299,7 @@ class _Statement(ReadRows):
             "first": lambda: product(w2, d[place]),
             "square": lambda: product(w2, d[place], d[place]),
             "cross": lambda: product(w2, d[place], d[place + shape.outcomes]),
-            "absolute": lambda: exp.Abs(this=product(w, field(f"fa_y{place}"))),
+            "absolute": lambda: exp.Abs(this=product(w, field(f"fa_{own}{place}"))),
         }
         return exp.Sum(this=terms[name]())
 
@@ -299,7 +315,7 @@ class _Statement(ReadRows):
         if not self.plan.one_each:
             count = exp.Count(this=exp.Distinct(expressions=[field("fa_unit")]))
             made.append(select(*self.line(UNITS, n=count)).from_("foldaway_good"))
-        centers = [field(f"fa_m{v}") for v in range(self.shape.columns)]
+        centers = [field(mean) for _, mean, _ in self.columns]
         made.append(select(*self.line(CENTERS, arm=field("fa_of"), values=centers)).from_("foldaway_centers"))
         for place, part in enumerate(self.parts):
             made += self.lines_of(part, f"foldaway_cells_{place}")
@@ -310,9 +326,9 @@ class _Statement(ReadRows):
         keys: dict[str, Expression] = {"arm": field("fa_arm_key")}
         if part.segment >= 0 or part.kind == "exits":
             keys["level"] = cast(field("fa_level_key"), "text")
-        if part.kind != "sums":
+        if part.kind in ("strata", "bins", "exits"):
             keys["place"] = field("fa_place_key")
-        group = field("fa_grp_key") if self.plan.grouped else ZERO
+        group = field("fa_grp_key") if self.plan.grouped and part.kind != BASELINE else ZERO
         first = len(by_group(part.shape)) if part.shape is not None else 2 * (self.weight(part) is not None)
         values = [field(f"fa_s{place}") for place in range(first)]
         made = [select(*self.line(part.name, **keys, grp=group, n=field("fa_n"), values=values)).from_(cells)]

@@ -128,7 +128,8 @@ class Decoder:
             for column in columns:
                 column.validate(full=True)  # that it is UTF-8
             return [
-                column.cast(pa.float64()) if wanted else column for column, wanted in zip(columns, numeric, strict=True)
+                column.cast(pa.float64()) if wanted else self._array(field, column)
+                for field, column, wanted in zip(self._columns, columns, numeric, strict=True)
             ]
         except pa.ArrowInvalid:
             return None
@@ -172,8 +173,8 @@ class Decoder:
     def _chunk(self, columns: list[pa.Array], ragged: int) -> Chunk:
         return Chunk(pa.RecordBatch.from_arrays(columns, names=list(self._columns.values())), ragged)
 
-    def _array(self, field: str, cells: list[str | None]) -> pa.Array:
-        array = pa.array(cells, pa.string())
+    def _array(self, field: str, cells: list[str | None] | pa.Array) -> pa.Array:
+        array = cells if isinstance(cells, pa.Array) else pa.array(cells, pa.string())
         numbers = None if field in self._text else as_numbers(array)
         return array if numbers is None else numbers
 
