@@ -397,7 +397,8 @@ def _adjusted_error(plan: fa.Plan, who: pd.DataFrame, *, saved: bool) -> float:
     trial = folded(plan, who.assign(amount=predicted + rng.normal(size=len(who))))
     if saved:
         trial.fix()
-    row = next(r for r in effects_of(trial, False) if r.estimator in ("regression", "adjusted") and r.std_error)
+    estimator = "adjusted" if plan.moments is None else "regression"
+    row = next(row for row in effects_of(trial, False) if row.estimator == estimator and row.std_error)
     assert row.std_error is not None
     return row.std_error
 

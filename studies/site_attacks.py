@@ -6,11 +6,13 @@ and a coordinator that keeps whatever it hears.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator, Mapping
 from itertools import combinations, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import msgspec
 import numpy as np
@@ -46,12 +48,16 @@ missing and a baseline, with `cohort` {PRIVACY.cohort} and `smallest_cell` {PRIV
 again after one more patient. “On” means that it runs `foldaway site run`, and tries to send again after every
 {STEP} of {LATER} more patients. “Guess” is how many claims would be near if each were the median."""
 
-STILL = """The last four attacks succeed although the defence is on. A histogram of exits tells, of each group, when its
-patients left, to within a few stretches of time. The sum of a group is the bill of its only patient with one, or nearly
-that of one who outweighs all others; no rule may stop this, because it would depend on values. And where a plan has
-coefficients and an outcome that may be missing, the sums of all patients of a group and of those who have the outcome
-differ by the covariate of the only one who lacks it. None of these tells who the patient is. A larger `smallest_cell`
-makes all of them rarer, and `bounds` limit what one patient can add to a sum."""
+STILL = """When the site may send again, at least 30 newcomers of every arm have come, and each claim is their mean.
+It is no nearer to one of them than the median is, and exact only by chance. That all newcomers have an outcome is
+told if all have it.
+
+The last four attacks succeed although the defence is on. None of them tells who the patient is. A histogram of
+exits tells when the patients of a group left, to within a few stretches of time. The sum of a group may be the bill
+of its only patient who has one, and nearly is that of a patient who outweighs all others: no rule can stop this,
+because it would depend on values, but `bounds` limit what one patient adds. And where a plan has coefficients and
+an outcome that may be missing, the sums of all patients of a group and of those who have the outcome differ by the
+covariate of the only one who lacks it. A larger `smallest_cell` makes that, and the only bill, rarer."""
 
 
 def patients(rng: np.random.Generator, *, paying: float = 1.0, large: bool = False) -> pd.DataFrame:
@@ -115,10 +121,13 @@ class Message(NamedTuple):
     joined: bool
 
 
-def messages(plan: fa.Plan, rows: pd.DataFrame, sizes: list[int], *, defended: bool) -> list[Message]:
+def messages(
+    plan: fa.Plan, rows: pd.DataFrame, sizes: list[int], rng: np.random.Generator, *, defended: bool
+) -> list[Message]:
     """The messages of a site that sends whenever so many of its patients have come, unless it refuses to."""
     found, listener = list[Message](), Listener(plan)
-    with TemporaryDirectory() as place:
+    # Keys of groups come from the seed, so that every run of the study has the same.
+    with TemporaryDirectory() as place, patch.object(secrets, "token_bytes", rng.bytes):
         file = Path(place) / "records.parquet"
         for size in sizes:
             here = rows.iloc[:size]
@@ -354,7 +363,7 @@ def scored(attack: Attack, rng: np.random.Generator, *, defended: bool) -> Score
     sizes = [PATIENTS, *(steps if attack.again else [])]
     known = rows.loc[rows["amount"] > 0, attack.column].dropna() if attack.column else None
     guess = 1.0 if known is None else float(known.median())
-    sent = messages(site_plan(**attack.plan), rows, sizes, defended=defended)
+    sent = messages(site_plan(**attack.plan), rows, sizes, rng, defended=defended)
     return sum((held(claim, of, guess) for claim, of in attack.carried_out(sent)), Score())
 
 

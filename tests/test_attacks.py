@@ -131,6 +131,12 @@ def test_messages_of_a_site_tell_of_nobody_unless_the_page_says_so(name: str) ->
         assert on.near <= on.guessed
 
 
+def test_attacks_on_a_site_are_the_same_in_every_run() -> None:
+    plan, rows = s.site_plan(), s.patients(rng(12))
+    first, second = (s.messages(plan, rows, [400], rng(13), defended=True)[0].rows["group"] for _ in range(2))
+    assert (first == second).all()
+
+
 def test_a_stratum_that_a_correction_empties_for_a_while_is_no_way_to_a_difference_of_one(tmp_path: Path) -> None:
     """Nor does a trait that one patient has, which is not sent, keep a site from sending again."""
     rows = s.patients(rng(11)).assign(arm=lambda each: np.where(each["patient"] % 2, "control", "treatment"))
