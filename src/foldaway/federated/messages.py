@@ -199,7 +199,10 @@ class SiteSums(SiteCells, frozen=True, kw_only=True, forbid_unknown_fields=True)
         dropped: How many faulty records the site has left out, by arm.
         faults: The reasons, by arm, column and rule; and values that were brought within their bounds.
         baseline: Of each trait of the baseline table, by arm: how many records have it, their mean, the sum of squares
-            about it, and the sum of sizes.
+            about it, and the sum of sizes. Of a characteristic of text whose levels the plan does not list, nobody has
+            the trait.
+        levels: Of each such characteristic, how many records have which level, by arm: those that enough units have,
+            and the others together as an empty name.
         exits: Where outcomes are survival, a histogram for each of their bins: exits by arm, group and bin. Between two
             bins with exits, `smallest_cell` of every arm have left.
     """
@@ -207,6 +210,7 @@ class SiteSums(SiteCells, frozen=True, kw_only=True, forbid_unknown_fields=True)
     units: list[Whole]
     segments: list[SiteCells] = []
     baseline: bytes | msgspec.UnsetType = msgspec.UNSET
+    levels: dict[str, dict[str, list[Whole]]] = {}
     dropped: dict[str, Count] = {}
     faults: list[Fault] = []
     exits: list[bytes] = []

@@ -299,12 +299,7 @@ class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc
 
     @property
     def unlisted_characteristics(self) -> list[str]:
-        """The characteristics of which records say whether they are numbers or text: without levels, no covariates.
-
-        Of what sites send, each must be known from the plan: there a characteristic without levels is numeric.
-        """
-        if self.federated is not None:
-            return []
+        """The characteristics of which records say whether they are numbers or text: without levels, no covariates."""
         return [column for column in self.baseline if not self.levels_of(column) and column not in self.covariates]
 
     @cached_property

@@ -7,7 +7,7 @@ known by name, everything about them is read as if the plan had listed them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -119,14 +119,18 @@ class Baseline:
 
     def __add__(self, other: Self) -> Self:
         """Both sets of records."""
-        kinds = self.kinds
-        if mixed := [column for column, kind in other.kinds.items() if kinds.get(column, kind) != kind]:
+        if (mixed := self.mixed_with(other)) and self.plan.federated is None:  # a coordinator has refused it before
             raise StateError(
                 f"the column {mixed[0]!r} of `baseline` has numbers in some of these records and text in others, so "
                 "they cannot be added. Correct the others; or, if numbers are names of levels there, list its `levels`."
             )
         levels = tuple(one.merged(two) for one, two in zip(self.levels, other.levels, strict=True))
         return replace(self, sums=self.sums + other.sums, levels=levels)
+
+    def mixed_with(self, other: Self) -> list[str]:
+        """The characteristics that have numbers in one of both and text in the other."""
+        kinds = self.kinds
+        return [column for column, kind in other.kinds.items() if kinds.get(column, kind) != kind]
 
     def turned(self, plan: Plan, places: Sequence[int]) -> Self:
         """The same under a plan that has its arms in another order."""
@@ -145,10 +149,29 @@ class Baseline:
         """With levels that the plan does not list only where enough units of each arm have them in common."""
         return replace(self, levels=tuple(each.pooled() for each in self.levels))
 
+    def text_by_level(self) -> dict[str, dict[str, Floats]]:
+        """Of each characteristic of text, how many records have each level that has a name, by arm, or have others."""
+        return {
+            column: {level: segment.level(level).records.sum(axis=1) for level in segment.levels}
+            for column, segment in zip(self.plan.unlisted_characteristics, self.named().levels, strict=True)
+            if self.kinds.get(column) == LEVEL
+        }
+
+    def with_text(self, levels: Mapping[str, Mapping[str, Sequence[float]]]) -> Self:
+        """The same with so many records that have these levels, by arm, in place of its own."""
+        found = []
+        for column, nobody in zip(self.plan.unlisted_characteristics, self.levels, strict=True):
+            here = {OTHER: np.zeros(len(self.plan.arms)), **levels.get(column, {})}
+            empty = LevelCounts.empty(self.plan, len(here))
+            records = empty.records.copy()
+            records[:, 0] = np.concatenate(list(here.values()))
+            counts = SegmentTallies(tuple(here), replace(empty, records=records))
+            found.append(counts if column in levels else nobody)
+        return replace(self, levels=tuple(found))
+
     def by_trait(self) -> dict[Trait, Sums]:
         """The sums of each trait, as if the plan had listed all levels that have a name; the others are one more."""
-        found, kinds = dict[Trait, Sums](), self.kinds
-        text = dict(zip(self.plan.unlisted_characteristics, self.named().levels, strict=True))
+        found, kinds, text = dict[Trait, Sums](), self.kinds, self.text_by_level()
         for place, (column, level) in enumerate(self.plan.traits):
             if kinds.get(column) == LEVEL:
                 found |= _shares(self.sums, column, text[column])
@@ -202,9 +225,9 @@ def _of_columns(sums: Sums, places: list[int]) -> Sums:
     return replace(sums, shape=sums.shape._replace(outcomes=len(places)), **arrays)
 
 
-def _shares(sums: Sums, column: str, segment: SegmentTallies[LevelCounts]) -> dict[Trait, Sums]:
+def _shares(sums: Sums, column: str, by_level: Mapping[str, Floats]) -> dict[Trait, Sums]:
     """The sums of 0 and 1 for each level that some record has, the others last."""
-    counts = {level: segment.level(level).records.sum(axis=1)[:, None] for level in segment.levels}
+    counts = {level: records[:, None] for level, records in by_level.items()}
     having = np.sum(list(counts.values()), axis=0)
     found = dict[Trait, Sums]()
     for level in sorted(counts, key=lambda name: (name == OTHER, name)):

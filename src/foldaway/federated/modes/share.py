@@ -67,6 +67,11 @@ class Devices(msgspec.Struct, frozen=True):
         return {arm: max(n - self.reported[arm], 0) for arm, n in self.enrolled.items()}
 
 
+def is_plain(text: str) -> bool:
+    """Whether a text of a site's may be shown."""
+    return text.isprintable() and len(text) <= _LONGEST
+
+
 def units_of(trial: Trial) -> Counter[str]:
     """How many units a site's tallies are of, by arm."""
     if not trial.seen.hashes:  # the tallies count them
@@ -292,7 +297,7 @@ class ServerShare:
         arms = {*dropped.records, *(fault.arm for fault in dropped)}
         counted = all(f.records <= dropped.records[f.arm] for f in dropped if f.rule != CLIPPED)
         positive = min([*dropped.records.values(), *dropped.reasons.values()], default=1) > 0
-        said = all(text.isprintable() and len(text) <= _LONGEST for text in texts)
+        said = all(map(is_plain, texts))
         if not (arms <= {NO_ARM, *self.plan.arms} and counted and positive and said):
             raise MessageError("the message's counts of faulty records do not fit its plan.")
         if too_many := excess(dropped, folded, self.plan.drop_limit, Faults()):

@@ -75,6 +75,7 @@ class SumsByGroup(OneRound, SiteMode):
             present=cells.present,
             segments=site_segments.sent(trial, () if before is None else before.levels),
             baseline=msgspec.UNSET if baseline is None else baseline,
+            levels=site_baseline.levels(trial),
             dropped=dict(dropped.records),
             faults=list(dropped),
             exits=exits,
@@ -111,11 +112,9 @@ class SumsByGroup(OneRound, SiteMode):
         site = ServerShare(Trial(plan), devices=message.units, largest=most.astype(int).tolist())
         site.own.dropped = Faults(message.dropped.items(), message.faults)
         share.require_dropped(site.own.dropped, int(most.sum()))
-        baseline = site_baseline.received(plan, message.baseline or None, most, message.units)
-        held = grouped_of(site.own.tallies)
-        if baseline is not None and held.baseline is not None:
-            held = replace(held, baseline=replace(held.baseline, sums=baseline))
-        site.own.tallies = replace(held, segments=site_segments.received(site.own, message.segments, most))
+        baseline = site_baseline.received(share, message, most)
+        segments = site_segments.received(site.own, message.segments, most)
+        site.own.tallies = replace(grouped_of(site.own.tallies), baseline=baseline, segments=segments)
         site.own.fold_totals(*cells.rows)
         self._take_exits(site.own, message.exits, most)
         return site
@@ -198,11 +197,9 @@ class SumsByGroup(OneRound, SiteMode):
         sent = f"counts and sums by {by} and group, of at least {least} each{_exits(plan, least)},"
         sent += f" the same by {' and by '.join(plan.segments)} where an arm has as many," if plan.segments else ""
         sent += " and counts, means and squares of the baseline by arm," if plan.baseline else ""
-        numeric = [column for column in plan.baseline if not plan.levels_of(column)]
         site = "" if plan.unit is None else f"{site_sentence(plan, sent)} "
         if plan.sites_only:
-            must = f" These characteristics must be numbers, or have `levels`: {', '.join(numeric)}." if numeric else ""
-            return f"no device takes part, only sites. {site.rstrip()}{must}"
+            return f"no device takes part, only sites. {site.rstrip()}"
         return (
             f"a device draws one of {plan.groups:,} groups at random. It keeps a count and {sums}, and no "
             f"record. It sends them once, in at most {size}. {site}Where an arm's group has one device, the "

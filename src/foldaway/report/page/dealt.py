@@ -67,10 +67,12 @@ def dealing(plan: Plan, width: int) -> list[str]:
         f"Errors come from {cells[0].groups:,} groups of {of}; with how {of} fall into them, an error varies by about "
         f"{100 * spread_of_error(cells[0].groups):.1f} % of itself."
     )
+    anytime = plan.looks is None and plan.federated is None  # otherwise there is none
     if plan.expected_units is None:
+        tightest = ", and where the any-time interval is tightest" if anytime else ""
         more = (
             f"{error} If you know about how many units there will be, write `expected_units` into the plan: from it "
-            "follow how many groups leave nobody alone, and where the any-time interval is tightest."
+            f"follows how many groups leave nobody alone{tightest}."
         )
         return [fill(more, width, break_on_hyphens=False)]
     expected = many(plan.expected_units, "unit")
@@ -78,7 +80,6 @@ def dealing(plan: Plan, width: int) -> list[str]:
         [each.what, f"{each.groups:,}", number(each.units(plan), 2) if math.isfinite(each.parts) else ABSENT]
         for each in cells
     ]
-    anytime = plan.looks is None and plan.federated is None  # otherwise there is none
     tightest = f"The any-time interval is tightest at {expected}. So many" if anytime else f"Of {expected}, so many"
     said = f"{error} {tightest} would be in each group:"
     table = text_table(["kept by arm and group", "groups", "units in each"], rows, left=1, width=width)
