@@ -21,7 +21,7 @@ import foldaway as fa
 from commands import foldaway
 from devices import Hosted
 from foldaway.effects import Effect
-from foldaway.effects.door import OWN
+from foldaway.effects.door import OWN, TOLD, Door
 from foldaway.errors import MessageError, PlanError, ServerError, StateError
 from foldaway.federated.link import HttpLink
 from foldaway.federated.messages import new_number
@@ -195,7 +195,7 @@ def trial_units(server: Served, trial: Hosted) -> dict[str, int]:
     return found
 
 
-def together(plan: fa.Plan, rows: pd.DataFrame, folder: Path) -> fa.Effects:
+def together(plan: fa.Plan, rows: pd.DataFrame, folder: Path, door: Door = OWN) -> fa.Effects:
     """The effects of what three sites send, without a server."""
     mode, share = site_mode_of(plan), ServerShare(fa.Trial(plan))
     folder.mkdir(exist_ok=True)
@@ -206,7 +206,7 @@ def together(plan: fa.Plan, rows: pd.DataFrame, folder: Path) -> fa.Effects:
         share = share.merge(mode.site(share, sent).sent_by(site * 3, site))
     share = ServerShare.of(plan, share.dumps())
     units = dict(zip(plan.arms, share.devices, strict=True))
-    return mode.results(share, Devices(units, units), None, OWN)[0]
+    return mode.results(share, Devices(units, units), None, door)[0]
 
 
 def test_ratios_and_adjusted_effects_are_within_sites_and_a_small_site_may_join_its_neighbour(
@@ -293,6 +293,18 @@ def test_survival_is_that_of_all_exits_where_enough_leave_at_each_time(server: S
         alone = fa.Trial(fa.Plan(name="one", arm="arm", arms=plan.arms, unit="patient", outcomes=outcomes))
         alone.fold(rows[rows["site"] == each.segment])
         assert each.estimate == pytest.approx(alone.effects()[0].estimate, rel=1e-9)
+
+
+def test_an_outcome_at_a_site_is_told_where_enough_carry_it_even_in_few_groups(tmp_path: Path) -> None:
+    """Where each patient has one record, records with the event are patients; with more, groups are counted."""
+    rows = exits(4, 660)
+    outcomes = [fa.Survival("days", "relapsed", until=60, bins=4)]
+    plan = consortium("told", outcomes=outcomes, federated="sums", privacy=fa.Privacy(cohort=20, smallest_cell=10))
+    by_site = together(plan, rows, tmp_path / "one", TOLD).segments[0]
+    assert [each.why for each in by_site.effects if each.segment != "Bergen"] == [None, None]
+    twice = pd.concat([rows, rows])
+    by_site = together(plan, twice, tmp_path / "two", TOLD).segments[0]
+    assert {str(each.why)[:13] for each in by_site.effects} == {"Fewer than 10"}
 
 
 def test_survival_within_strata_of_a_column_is_that_of_all_exits(tmp_path: Path) -> None:

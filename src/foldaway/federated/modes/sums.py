@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from foldaway.effects import Effects
+from foldaway.effects.by_segment import SiteTallies, side_by_side
 from foldaway.effects.door import TOLD, Door
 from foldaway.effects.reading import effects_of
 from foldaway.errors import MessageError, many
@@ -31,10 +32,9 @@ from foldaway.inference.strata import over_strata
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.records.faults import Faults
-from foldaway.tallies import Grouped, Held, grouped_of
+from foldaway.tallies import Held, grouped_of
 from foldaway.tallies.histogram import Histogram
 from foldaway.tallies.predictor import predictor_of
-from foldaway.tallies.segment import side_by_side_of
 from foldaway.tallies.sums import Sums
 from foldaway.trial import Trial
 
@@ -186,7 +186,7 @@ class SumsByGroup(OneRound, SiteMode):
     def held(self, share: ServerShare) -> Held:
         """The sums of each site by themselves, where effects are compared within sites."""
         sites, whole = by_site(share), grouped_of(share.trial.tallies)
-        return replace(side_by_side_of(sites).cells, baseline=whole.baseline) if sites else whole
+        return replace(side_by_side(sites).cells, baseline=whole.baseline) if sites else whole
 
     def described(self, plan: Plan) -> str:
         """The group, the count and the sums."""
@@ -212,16 +212,19 @@ class SumsByGroup(OneRound, SiteMode):
         return [GroupSums(bytes(16), longest_arm(plan), MOST_RECORDS, plan.groups - 1, bytes(8 * _columns(plan)))]
 
 
-def by_site(share: ServerShare) -> dict[str, Grouped]:
+def by_site(share: ServerShare) -> dict[str, SiteTallies]:
     """What each site has sent; nothing where effects are not compared within sites."""
     plan = share.plan
     if not plan.within_sites or plan.federated is None:
         return {}
-    sites: dict[str, Grouped] = {}
-    parts = [(sending.site, sending.share.own) for sending in share.sites.values()]
-    for site, own in [*parts, *([(DEVICES, share.own)] if share.own.n else [])]:
-        name, held = plan.federated.joined.get(site, site), grouped_of(own.tallies)
-        sites[name] = sites[name] + held if name in sites else held
+    sites: dict[str, SiteTallies] = {}
+    parts = [(sending.site, sending.share) for sending in share.sites.values()]
+    for site, sent in [*parts, *([(DEVICES, share.without_sites)] if share.own.n else [])]:
+        name, here = plan.federated.joined.get(site, site), SiteTallies(grouped_of(sent.own.tallies), sent.devices)
+        if name in sites:
+            units = [a + b for a, b in zip(sites[name].units, here.units, strict=True)]
+            here = SiteTallies(sites[name].tallies + here.tallies, units)
+        sites[name] = here
     return sites
 
 
