@@ -37,7 +37,7 @@ from foldaway.records.values import (
     WRONG_TYPE,
     numbers,
 )
-from foldaway.tallies.baseline import Baseline, traits_shape
+from foldaway.tallies.baseline import BaselineTallies, traits_shape
 from foldaway.tallies.grouped import Grouped
 from foldaway.tallies.histogram import Histogram
 from foldaway.tallies.holding import lean_cells
@@ -319,14 +319,14 @@ class _Lines:
             strata = replace(strata, histograms=tuple(exits))
         return replace(empty, sums=sums, strata=strata, histograms=tuple(histograms))
 
-    def baseline(self) -> Baseline:
+    def baseline(self) -> BaselineTallies:
         """The sums of the baseline's traits."""
         (part,) = (each for each in parts_of(self.plan) if each.kind == BASELINE)
         assert part.shape is not None
         at = self._of(part.name)
         self._within(self.group[at], part.groups, -1)
         cell = self._within(self.arm[at], len(self.plan.arms))
-        return replace(Baseline.empty(self.plan), sums=self._sums(part.shape, at, cell, self.center_of_traits))
+        return replace(BaselineTallies.empty(self.plan), sums=self._sums(part.shape, at, cell, self.center_of_traits))
 
     @property
     def _strata(self) -> list[str]:

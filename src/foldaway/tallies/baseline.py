@@ -66,7 +66,7 @@ class LevelCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Baseline:
+class BaselineTallies:
     """Sums of the baseline's traits, and its levels. A value: folding and adding give a new one.
 
     Attributes:

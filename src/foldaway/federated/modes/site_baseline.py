@@ -13,7 +13,7 @@ from foldaway.federated.modes.share import ServerShare, is_plain, units_of
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.tallies import grouped_of
-from foldaway.tallies.baseline import Baseline, traits_shape
+from foldaway.tallies.baseline import BaselineTallies, traits_shape
 from foldaway.tallies.segment import MOST_LEVELS
 from foldaway.tallies.sums import Sums
 from foldaway.trial import Trial
@@ -63,7 +63,7 @@ def _told(trial: Trial) -> Floats | None:
     return np.where(few[..., None], 0.0, numbers)
 
 
-def received(share: ServerShare, message: SiteSums, records: Floats) -> Baseline | None:
+def received(share: ServerShare, message: SiteSums, records: Floats) -> BaselineTallies | None:
     """What a site has sent, of so many records by arm.
 
     Raises:
@@ -74,7 +74,7 @@ def received(share: ServerShare, message: SiteSums, records: Floats) -> Baseline
     if sums is None:
         return None
     _require_levels(plan, message.levels, sums, records, np.asarray(message.units))
-    baseline = replace(Baseline.empty(plan), sums=sums).with_text(message.levels)
+    baseline = replace(BaselineTallies.empty(plan), sums=sums).with_text(message.levels)
     before = grouped_of(share.trial.tallies).baseline if plan.unlisted_characteristics else None
     if before is not None and (mixed := before.mixed_with(baseline)):
         raise MessageError(
