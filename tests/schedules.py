@@ -26,6 +26,7 @@ import foldaway as fa
 from devices import device_in
 from foldaway.federated.coordinator.ending import EndRequest
 from foldaway.service.collecting.answers import Answer, Answers
+from foldaway.service.collecting.device_endings import DeviceEndings
 from foldaway.service.collecting.device_trials import DeviceTrials
 from foldaway.service.database.store import Store as Database
 from foldaway.service.database.trial_table import TrialRow
@@ -130,6 +131,7 @@ class Coordinator:
         answers = Answers(self._database)
         self._end, answers.end = answers.end, self._keep  # type: ignore[assignment,method-assign]
         self.trials = DeviceTrials(self._database, "main", answers)
+        self.endings = DeviceEndings(self._database, answers, self.trials)
 
     def crash(self) -> None:
         self._database.close() if hasattr(self._database, "close") else None
@@ -139,7 +141,7 @@ class Coordinator:
         return DirectLink(self.trials, self.plan).ask(method, path, body, until=0.0)
 
     def end(self, deadline: float) -> None:
-        self.trials.end(self.plan, EndRequest(deadline=deadline, without_effects=True))
+        self.endings.end(self.plan, EndRequest(deadline=deadline, without_effects=True))
 
     def _keep(self, answer: Answer, *rest: Any) -> TrialRow:
         assert answer.federated is not None
