@@ -152,8 +152,9 @@ def sent(folder: Path, batches: Sequence[pa.RecordBatch]) -> Iterator[Cost]:
 
 def consumed(table: pa.Table, folder: Path) -> tuple[float, float]:
     """Core seconds and bytes of a record that a consumer takes from a broker."""
+    from bodies import as_arrow
     from brokers import KINDS, Sent, missing
-    from consuming import as_arrow, consume
+    from consuming import consume
 
     if why := missing("nats"):
         raise SystemExit(f"This benchmark needs a broker: {why}.")

@@ -54,8 +54,9 @@ def _through(kind: str, batches: Iterable[pa.RecordBatch], plan: Plan, key: byte
 def _sent_and_consumed(
     server: Server, batches: Iterable[pa.RecordBatch], plan: Plan, key: bytes | None, folder: Path
 ) -> Trial:
+    from bodies import as_arrow
     from brokers import Sent
-    from consuming import as_arrow, consume
+    from consuming import consume
 
     server.create(plan.name)
     trial, sent, records = Trial(plan, key=key), 0, 0

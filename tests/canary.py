@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Iterator
@@ -13,9 +12,8 @@ from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 import foldaway as fa
+from bodies import Rows, as_arrow, as_json, as_ndjson, zstd
 from foldaway.sources.formats.body import ARROW, JSON, NDJSON
 from memory_scan import Hits, Marks, scan_files, scan_process
 
@@ -34,8 +32,6 @@ KINDS = ("good", "good", "faulty", "cut", "inside", "after", "dropped")
 
 # Small and large, odd and even: small blocks go through other caches than large ones.
 _SIZES = (1, 700, 3, 50, 127, 128, 999, 8, 301)
-
-Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -58,26 +54,6 @@ class Batch:
     def headers(self) -> dict[str, str]:
         packed = {} if self.encoding is None else {"Content-Encoding": self.encoding}
         return {"Content-Type": self.media_type, **packed}
-
-
-def as_arrow(rows: Rows, **options: Any) -> bytes:
-    table = pa.Table.from_pylist(rows)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
-
-
-def as_ndjson(rows: Rows) -> bytes:
-    return "".join(json.dumps(row) + "\n" for row in rows).encode()
-
-
-def as_json(rows: Rows) -> bytes:
-    return json.dumps(rows).encode()
-
-
-def zstd(data: bytes) -> bytes:
-    return bytes(pa.compress(data, "zstd", asbytes=True))
 
 
 FORMATS: list[tuple[str, Callable[[Rows], bytes]]] = [

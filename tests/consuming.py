@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import foldaway as fa
+from bodies import as_arrow, as_json, as_ndjson
 from brokers import Sent, Server
 from foldaway.account.account import Durable
 from foldaway.account.stream_file import STATE, StreamFile
@@ -67,21 +68,6 @@ def people(n: int, seed: int = 0) -> pa.Table:
             "unit": [f"unit-{u}" for u in unit],
         }
     )
-
-
-def as_arrow(records: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, records.schema) as writer:
-        writer.write_table(records)
-    return bytes(sink.getvalue())
-
-
-def as_ndjson(records: pa.Table) -> bytes:
-    return "".join(json.dumps(row) + "\n" for row in records.to_pylist()).encode()
-
-
-def as_json(records: pa.Table) -> bytes:
-    return json.dumps(records.to_pylist()).encode()
 
 
 FORMS: tuple[tuple[str | None, Callable[[pa.Table], bytes]], ...] = (

@@ -7,7 +7,7 @@ from typing import Any
 
 import foldaway as fa
 from foldaway.evidence.ledger import Ledger
-from foldaway.trial import Trial, finish_ending, open_saved
+from foldaway.trial import Trial, finish_ending
 
 PLAN = fa.Plan(name="checkout", arm="variant", unit="user", arms={"a": 0.5, "b": 0.5}, outcomes=["revenue"])
 
@@ -32,7 +32,7 @@ def folded(start: int = 0, n: int = 400) -> Trial:
 def ended(trial: Trial, file: Path) -> Ledger:
     """The ledger of a trial that was saved and ended, as the command line does it."""
     trial.save(file)
-    trial, positions = open_saved(file)
+    trial, positions = Trial.opened(file)
     trial.conclude(without_effects=True)
     trial.save(file, positions=positions)
     return finish_ending(file)

@@ -30,12 +30,11 @@ from foldaway.service.collecting.answers import Answer
 from foldaway.service.collecting.device_trials import PAIRED
 from foldaway.service.database.device_table import hashed
 from foldaway.service.database.tables import NUMBERS
-from foldaway_device import Device, ServerError, StateError
+from foldaway_device import ServerError, StateError
 from foldaway_device.floats import from_base64
-from foldaway_device.plan import read_plan
 from foldaway_device.state import MemoryStore
 from in_process import DirectLink
-from schedules import FragileStore, Inline, Killed, Seen
+from mishaps import Killed, Mishaps, Seen
 from two_servers import GROUPS, OneServer, TwoServers, device_of, shared
 
 DEVICES = 2 * GROUPS
@@ -68,36 +67,23 @@ def plan_of(cohort: int) -> fa.Plan:
     )
 
 
-class PairSchedule:
+class PairSchedule(Mishaps[PairTale]):
     """One trial in which things go wrong."""
 
     def __init__(self, folder: Path, seed: int) -> None:
-        self._chance = random.Random(seed)
-        self.plan = plan_of(self._chance.choice([1, 1, 2, 4]))
-        self._calm = False
-        self.tale = PairTale(schedules=1, devices=DEVICES)
+        chance, stores = random.Random(seed), [MemoryStore() for _ in range(DEVICES)]
+        plan = plan_of(chance.choice([1, 1, 2, 4]))
+        super().__init__(chance, plan, stores, PairTale(schedules=1, devices=DEVICES), kills=0.01)
         self.both = TwoServers(folder, self.plan, self._between)
         self._asked: list[Callable[[], Any]] = []
         self._sent: list[tuple[str, bytes]] = []
-        self._stores = [MemoryStore() for _ in range(DEVICES)]
-        self._devices: list[Device | None] = [None] * DEVICES
         self._numbers: list[bytes] = []
         self._leaving = set[int]()
-        for i, store in enumerate(self._stores):
+        for i, store in enumerate(stores):
             device = device_of(self.plan, "ab"[i % 2], i // 2 % GROUPS, store=store)
             self._numbers.append(hashed(self.plan, from_base64(state_of(device).number)))
 
     # What goes wrong.
-
-    def _happens(self, what: str, likely: float) -> bool:
-        if self._calm or self._chance.random() >= likely:
-            return False
-        self.tale.events[what] += 1
-        return True
-
-    def _strike(self, what: str) -> None:
-        if self._happens(what, 0.01):
-            raise Killed
 
     def _between(self, ask: Callable[[], tuple[int, bytes, str]]) -> tuple[int, bytes, str]:
         """The network from the leader to the helper."""
@@ -114,9 +100,6 @@ class PairSchedule:
         if self._happens("helper's answer lost", 0.15):
             raise Unavailable("the helper cannot be reached.")
         return answer
-
-    def expect(self, fingerprint: str) -> None:
-        assert fingerprint == self.plan.fingerprint
 
     def ask(self, method: str, path: str, body: bytes | None = None, *, until: float) -> bytes:
         """The network from a device to the leader."""
@@ -149,15 +132,6 @@ class PairSchedule:
             self._chance.choice(self._asked)()
 
     # What devices do.
-
-    def _device(self, i: int) -> Device:
-        found = self._devices[i]
-        if found is None:
-            store = FragileStore(self._stores[i], self._strike)
-            found = Device(self.plan.name, store, read_plan(self.plan.canonical()), self)
-            found._beside = Inline()  # type: ignore[assignment]
-            self._devices[i] = found
-        return found
 
     def _live(self, i: int) -> None:
         try:
@@ -276,10 +250,6 @@ class PairSchedule:
             self._require(self._used(self.both.helper) == counted, "the servers have other reports at the end")
             total = _total(self.plan, publish(self.plan, self._split), theirs)
             self._require(total == self._sum(counted), "at the end, a report is lost or counted twice")
-
-    def _require(self, is_so: bool, otherwise: str) -> None:
-        if not is_so:
-            self.tale.wrong.append(otherwise)
 
 
 def _all(plan: fa.Plan, split: Summands) -> PublishedSums:

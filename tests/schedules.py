@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, fields
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -26,50 +24,23 @@ import foldaway as fa
 from devices import device_in
 from foldaway.federated.coordinator.ending import EndRequest
 from foldaway.service.collecting.answers import Answer, Answers
+from foldaway.service.collecting.device_endings import DeviceEndings
 from foldaway.service.collecting.device_trials import DeviceTrials
 from foldaway.service.database.store import Store as Database
 from foldaway.service.database.trial_table import TrialRow
 from foldaway.service.keys.vault import Vault
 from foldaway.tallies import Lean, arms_of
-from foldaway_device import Device, ServerError, StateError
+from foldaway_device import ServerError, StateError
 from foldaway_device.folder import FolderStore
-from foldaway_device.plan import read_plan
-from foldaway_device.state import Held, MemoryStore, Store
+from foldaway_device.state import MemoryStore
 from in_process import DirectLink
+from mishaps import Killed, Mishaps, Seen
 
 MODES = ("one-message", "scores", "delta", "sums")
 DEVICES = 5
 MOST_RECORDS = 3
 
 _VAULT = Vault([bytes(range(32))])
-
-
-class Killed(BaseException):
-    """The device's process has been killed."""
-
-
-@dataclass
-class Seen:
-    """What every kind of schedule tells.
-
-    Attributes:
-        schedules: How many there were.
-        devices: Devices that have recorded something.
-        counted: Those that are in the final answer once.
-        wrong: What must not be, a sentence each.
-        events: What has happened, by kind.
-    """
-
-    schedules: int = 0
-    devices: int = 0
-    counted: int = 0
-    wrong: list[str] = field(default_factory=list)
-    events: Counter[str] = field(default_factory=Counter)
-
-    def __iadd__(self, other: Self) -> Self:
-        for each in fields(self):
-            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
-        return self
 
 
 @dataclass
@@ -83,37 +54,6 @@ class Tale(Seen):
 
     missing: int = 0
     never: int = 0
-
-
-Done = TypeVar("Done")
-
-
-class Inline:
-    """What a device does beside its program, done at once: schedules have one thread."""
-
-    def start(self, task: Callable[[], object]) -> None:
-        task()
-
-    def within(self, seconds: float, task: Callable[[], Done]) -> Done:
-        return task()
-
-
-class FragileStore:
-    """A device's store that a kill may come before or after any change of."""
-
-    def __init__(self, store: Store, strike: Callable[[str], None]) -> None:
-        self._store = store
-        self._strike = strike
-
-    @contextmanager
-    def changing(self, trial: str) -> Iterator[Held]:
-        with self._store.changing(trial) as held:
-            yield held
-            self._strike("killed before a change")
-        self._strike("killed after a change")
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
 
 
 class Coordinator:
@@ -130,6 +70,7 @@ class Coordinator:
         answers = Answers(self._database)
         self._end, answers.end = answers.end, self._keep  # type: ignore[assignment,method-assign]
         self.trials = DeviceTrials(self._database, "main", answers)
+        self.endings = DeviceEndings(self._database, answers, self.trials)
 
     def crash(self) -> None:
         self._database.close() if hasattr(self._database, "close") else None
@@ -139,7 +80,7 @@ class Coordinator:
         return DirectLink(self.trials, self.plan).ask(method, path, body, until=0.0)
 
     def end(self, deadline: float) -> None:
-        self.trials.end(self.plan, EndRequest(deadline=deadline, without_effects=True))
+        self.endings.end(self.plan, EndRequest(deadline=deadline, without_effects=True))
 
     def _keep(self, answer: Answer, *rest: Any) -> TrialRow:
         assert answer.federated is not None
@@ -148,7 +89,7 @@ class Coordinator:
         return self._end(answer, *rest)
 
 
-class Schedule:
+class Schedule(Mishaps[Tale]):
     """One trial in which things go wrong.
 
     Args:
@@ -158,10 +99,9 @@ class Schedule:
     """
 
     def __init__(self, folder: Path, seed: int, *, files: bool = False) -> None:
-        self._chance = random.Random(seed)
-        self._files = folder / "devices" if files else None
+        chance = random.Random(seed)
         mode = MODES[seed % len(MODES)]
-        self.plan = fa.Plan(
+        plan = fa.Plan(
             name="schedule",
             arm="group",
             arms={"a": 0.5, "b": 0.5},
@@ -169,43 +109,24 @@ class Schedule:
             federated=mode,  # type: ignore[arg-type]
             # Mode scores publishes nothing of an arm of less than a cohort.
             privacy=fa.Privacy(
-                cohort=self._chance.choice([1, 1, 2] if mode == "scores" else [1, 2, 3]),
+                cohort=chance.choice([1, 1, 2] if mode == "scores" else [1, 2, 3]),
                 smallest_cell=1,
             ),
         )
-        self.coordinator = Coordinator(folder / "trials", self.plan)
-        self.tale = Tale(schedules=1)
-        self._calm = False
+        stores = [FolderStore(folder / "devices" / str(i)) if files else MemoryStore() for i in range(DEVICES)]
+        for store in stores:
+            device_in(plan, None, store=store)
+        super().__init__(chance, plan, stores, Tale(schedules=1), kills=0.03)
+        self.coordinator = Coordinator(folder / "trials", plan)
         self._on_the_way: list[tuple[str, bytes]] = []
-        self._stores = [self._store(i) for i in range(DEVICES)]
-        sizes = [self._chance.randint(1, MOST_RECORDS) for _ in range(DEVICES)]
+        sizes = [chance.randint(1, MOST_RECORDS) for _ in range(DEVICES)]
         rng = np.random.default_rng(seed)
         self._records = [
             [{"mark": 4.0 ** (i * MOST_RECORDS + k), "y": float(rng.normal())} for k in range(size)]
             for i, size in enumerate(sizes)
         ]
-        self._devices: list[Device | None] = [None] * DEVICES
-
-    def _store(self, i: int) -> Store:
-        store = MemoryStore() if self._files is None else FolderStore(self._files / str(i))
-        device_in(self.plan, None, store=store)
-        return store
 
     # What goes wrong.
-
-    def _strike(self, what: str) -> None:
-        if not self._calm and self._chance.random() < 0.03:
-            self.tale.events[what] += 1
-            raise Killed
-
-    def _happens(self, what: str, likely: float) -> bool:
-        if self._calm or self._chance.random() >= likely:
-            return False
-        self.tale.events[what] += 1
-        return True
-
-    def expect(self, fingerprint: str) -> None:
-        assert fingerprint == self.plan.fingerprint
 
     def ask(self, method: str, path: str, body: bytes | None = None, *, until: float) -> bytes:
         """The network."""
@@ -232,15 +153,6 @@ class Schedule:
                 self.coordinator.ask("POST", *self._chance.choice(self._on_the_way))
 
     # What devices do.
-
-    def _device(self, i: int) -> Device:
-        found = self._devices[i]
-        if found is None:
-            store = FragileStore(self._stores[i], self._strike)
-            found = Device(self.plan.name, store, read_plan(self.plan.canonical()), self)
-            found._beside = Inline()  # type: ignore[assignment]
-            self._devices[i] = found
-        return found
 
     def _live(self, i: int) -> None:
         """A device records what it has not recorded, and reports."""
@@ -317,10 +229,6 @@ class Schedule:
         self.tale.counted += counted
         self.tale.missing += enrolled - reported
         self.tale.never += self.tale.devices - enrolled
-
-    def _require(self, is_so: bool, otherwise: str) -> None:
-        if not is_so:
-            self.tale.wrong.append(otherwise)
 
     def _digits(self) -> list[int]:
         """How often each record is in the tallies."""

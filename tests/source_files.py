@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import json
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -13,9 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bodies import Rows, as_ndjson, zstd
 from foldaway.sources.formats.chunk import Chunk, WantedColumns
-
-Rows = list[dict[str, Any]]
 
 WANTED = WantedColumns(numeric=("y", "x"), text=("arm", "unit"))
 SCHEMA = pa.schema([("extra", pa.string()), ("y", pa.float64()), ("arm", pa.string())])
@@ -41,10 +39,6 @@ def as_csv(data: Rows, delimiter: str = ",", end: str = "\n") -> bytes:
     return "".join(delimiter.join(line) + end for line in [SCHEMA.names, *lines]).encode()
 
 
-def as_ndjson(data: Rows) -> bytes:
-    return "".join(json.dumps(row) + "\n" for row in data).encode()
-
-
 def as_parquet(data: Rows, **options: Any) -> bytes:
     sink = pa.BufferOutputStream()
     pq.write_table(pa.Table.from_pylist(data, SCHEMA), sink, **options)
@@ -56,10 +50,6 @@ def as_arrow(data: Rows, writer: Callable[..., Any] = pa.ipc.new_file, **options
     with writer(sink, SCHEMA, options=pa.ipc.IpcWriteOptions(**options)) as file:
         file.write_table(pa.Table.from_pylist(data, SCHEMA), max_chunksize=17)
     return bytes(sink.getvalue())
-
-
-def zstd(data: bytes) -> bytes:
-    return bytes(pa.compress(data, "zstd", asbytes=True))
 
 
 WRITERS: dict[str, Callable[[Rows], bytes]] = {

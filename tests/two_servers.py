@@ -19,6 +19,7 @@ from foldaway.federated.summands.publishing import LEAST_GROUPS
 from foldaway.federated.summands.sealing import KeyPair, Role
 from foldaway.plan.arms import device_group, public_arm
 from foldaway.service.collecting.answers import Answers
+from foldaway.service.collecting.device_endings import DeviceEndings
 from foldaway.service.collecting.device_trials import DeviceTrials
 from foldaway.service.collecting.pair import Asks, Pair
 from foldaway.service.collecting.posting import Post
@@ -84,6 +85,7 @@ class OneServer:
         self.store = Database.open(str(self._folder), _VAULT)
         self.answers = Answers(self.store)
         self.trials = DeviceTrials(self.store, "main", self.answers, Pair(self._role, KEYS[self._role], self._post))
+        self.endings = DeviceEndings(self.store, self.answers, self.trials)
 
 
 class TwoServers:
@@ -132,4 +134,4 @@ class TwoServers:
 
     def end(self, **request: Any) -> Any:
         """End the trial at its leader: the effects, exactly."""
-        return self.leader.trials.end(self.plan, EndRequest(**request))
+        return self.leader.endings.end(self.plan, EndRequest(**request))

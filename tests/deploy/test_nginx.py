@@ -16,8 +16,9 @@ import httpx
 import msgspec
 import pytest
 
+from bodies import as_ndjson
 from browser import browser, page_at
-from canary import PLAN, as_ndjson, record
+from canary import PLAN, record
 from foldaway.client import Client
 from foldaway.sources.formats.body import NDJSON
 from memory_scan import Marks

@@ -12,7 +12,7 @@ from foldaway.evidence.ledger import ANSWERED, KEY_DESTROYED, KEY_IN_USE, MERGED
 from foldaway.evidence.signing import Signer
 from foldaway.evidence.verifying import chain_faults
 from foldaway.keeping.saved import load
-from foldaway.trial import Trial, open_saved
+from foldaway.trial import Trial
 
 SIGNER = Signer(bytes(32))
 
@@ -37,7 +37,7 @@ def test_it_begins_with_the_plan_and_goes_on_where_the_state_does(home: Path) ->
     Trial(PLAN).save(file)  # registered before the first record
     head = load(file).ledger.head
     for start in range(0, 800, 100):
-        trial, _ = open_saved(file)
+        trial, _ = Trial.opened(file)
         trial.fold(records(start, 100))
         trial.save(file)
     ledger = load(file).ledger

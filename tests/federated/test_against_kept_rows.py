@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import msgspec
@@ -12,34 +11,24 @@ import pytest
 
 import foldaway as fa
 from clustered import answer, devices_of, everyone, federated, moments, report, results, share_of, with_replies
+from devices import assert_row_as_kept_rows
 from foldaway.federated.modes.share import ServerShare
 from foldaway.federated.replies.published import Published
 from foldaway.inference.fit import ArmModel, Fit
 from foldaway.inference.variance import covariance
 from foldaway.tallies import arms_of
 from foldaway.tallies.moments.frame import Frame
-from kept_rows import fitted, mean_variance, unit_degrees
 from plans import SMALL
 from sizes import mostly_slow
-from trials import known, make_trial
+from trials import make_trial
 
 
 def assert_equal_to_kept_rows(effects: fa.Effects, plan: fa.Plan, rows: pd.DataFrame, rtol: float = 1e-9) -> None:
-    compared = 0
-    for row in effects:
-        if row.se_kind not in ("CR0", "CR1"):
-            continue
-        estimate, error, _ = fitted(plan, rows, row.estimator, row.arm, row.outcome, row.se_kind)
-        if row.estimator == "interacted" and effects.plan is not None and effects.plan.mode == "one-message":
-            error = math.hypot(error, math.sqrt(mean_variance(plan, rows, row.arm, row.outcome)))
-        assert row.estimate == pytest.approx(estimate, rel=rtol, abs=rtol * error)
-        assert row.std_error == pytest.approx(error, rel=rtol)
-        exact = effects.plan is not None and effects.plan.mode != "scores"
-        df = unit_degrees(plan, rows, row.estimator, row.arm, row.outcome)  # scores do not tell how large devices are
-        assert row.df == pytest.approx(df, rel=1e-6) if exact else 2 < known(row.df) < rows[plan.unit].nunique()
-        compared += 1
+    clustered = [row for row in effects if row.se_kind in ("CR0", "CR1")]
+    for row in clustered:
+        assert_row_as_kept_rows(row, effects, plan, rows, rtol)
     estimators = 4 if plan.covariates else 2
-    assert compared == 2 * estimators * (len(plan.arms) - 1) * len(plan.outcomes)
+    assert len(clustered) == 2 * estimators * (len(plan.arms) - 1) * len(plan.outcomes)
 
 
 CASES = {

@@ -26,7 +26,8 @@ from foldaway.federated.summands.sealing import KeyPair
 from foldaway.federated.summands.summands import Half, Summands
 from foldaway.federated.summands.words import SEED, count_of, expanded, fixed, read, split, unpacked
 from foldaway.plan.fixed_point import bits_of
-from foldaway.service.collecting.device_trials import DeviceTrials, closed
+from foldaway.service.collecting.device_endings import closed
+from foldaway.service.collecting.device_trials import DeviceTrials
 from foldaway.service.collecting.pair import Pair
 from foldaway.tallies.release import noise_of
 from foldaway_device import Device, ServerError
@@ -162,9 +163,9 @@ def test_the_helper_takes_no_devices_and_ends_nothing_by_mistake(tmp_path: Path)
     link = DirectLink(both.leader.trials, both.plan)
     devices = [report(link) for _ in range(31)]
     with pytest.raises(IngestError, match="ends where its leader is"):
-        both.helper.trials.end(both.plan, EndRequest())
-    both.helper.trials.end(both.plan, EndRequest(without_effects=True))
-    both.helper.trials.end(both.plan, EndRequest())  # it has ended
+        both.helper.endings.end(both.plan, EndRequest())
+    both.helper.endings.end(both.plan, EndRequest(without_effects=True))
+    both.helper.endings.end(both.plan, EndRequest())  # it has ended
     partner = both.leader.trials.partner(both.plan)
     assert partner is not None
     with pytest.raises(IngestError, match="published nothing"):

@@ -22,7 +22,7 @@ import pytest
 
 import foldaway as fa
 from batches import receive
-from consuming import as_arrow
+from bodies import as_arrow
 from foldaway.account.account import Account
 from foldaway.account.stream_file import STATE, StreamFile
 from foldaway.engines.spark.stream import _STREAM, StreamFold

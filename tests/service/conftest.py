@@ -51,5 +51,5 @@ def service(store: Store) -> Service:
 @pytest.fixture
 def exact_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers of records as they are, which nobody is told, to see who is counted."""
-    for module in ("service", "record_trials", "device_trials"):
+    for module in ("service", "record_trials", "device_trials", "device_endings"):
         monkeypatch.setattr(f"foldaway.service.collecting.{module}.round_count", int)

@@ -16,7 +16,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from canary import PLAN, Batch, Report, as_ndjson, batches, drop, record, report
+from bodies import as_ndjson
+from canary import PLAN, Batch, Report, batches, drop, record, report
 from foldaway.sources.formats.body import NDJSON
 from memory_scan import Marks
 from postgres import Postgres

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import ssl
 import subprocess
@@ -15,11 +14,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from canary import PLAN, Batch, Report, batches, drop, report
+from certificates import LOCALHOST, certificate
 from memory_scan import Marks
 
 SERVER = Path(__file__).parents[1] / "canary_server.py"
@@ -30,12 +27,12 @@ pytestmark = pytest.mark.skipif(
 
 
 @contextmanager
-def serving(care: str, folder: Path, *certificate: str) -> Iterator[tuple[int, int]]:
+def serving(care: str, folder: Path, *signed: Path) -> Iterator[tuple[int, int]]:
     """The server's process and port; what it writes goes to a file."""
     temporary = folder / "temporary"
     temporary.mkdir()
     environ = {**os.environ, "TMPDIR": str(temporary)}
-    command = [sys.executable, str(SERVER), PLAN.to_json(), care, *certificate]
+    command = [sys.executable, str(SERVER), PLAN.to_json(), care, *map(str, signed)]
     with (folder / "logs").open("wb") as logs:
         server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=logs, env=environ)
     try:
@@ -46,15 +43,13 @@ def serving(care: str, folder: Path, *certificate: str) -> Iterator[tuple[int, i
         server.communicate()
 
 
-def canary(
-    care: str, folder: Path, certificate: tuple[str, str] | None = None
-) -> tuple[Report, Counter[tuple[str, int]]]:
+def canary(care: str, folder: Path, signed: tuple[Path, Path] | None = None) -> tuple[Report, Counter[tuple[str, int]]]:
     marks = Marks(20_000)
     said: list[bytes] = []
     answers: Counter[tuple[str, int]] = Counter()
-    trust = None if certificate is None else ssl.create_default_context(cafile=certificate[0])
+    trust = None if signed is None else ssl.create_default_context(cafile=signed[0])
     scheme = "http" if trust is None else "https"
-    with serving(care, folder, *certificate or ()) as (pid, port):
+    with serving(care, folder, *signed or ()) as (pid, port):
         address = f"{scheme}://localhost:{port}"
         with httpx.Client(base_url=address, timeout=60, verify=True if trust is None else trust) as client:
 
@@ -84,35 +79,10 @@ def canary(
     return found, answers
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    folder = tmp_path_factory.mktemp("certificate")
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    today = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(today - datetime.timedelta(days=1))
-        .not_valid_after(today + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    (folder / "certificate").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    (folder / "key").write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return str(folder / "certificate"), str(folder / "key")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
-def test_hardly_a_number_is_left(secure: bool, tmp_path: Path, certificate: tuple[str, str]) -> None:
-    found, answers = canary("hardened", tmp_path, certificate if secure else None)
+def test_hardly_a_number_is_left(secure: bool, tmp_path: Path) -> None:
+    found, answers = canary("hardened", tmp_path, certificate(tmp_path, LOCALHOST) if secure else None)
     print(found)
     assert answers["good", 200] > 10
     assert answers["faulty", 422] > 5

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import json
 import os
 import resource
@@ -23,11 +21,9 @@ from typing import Any, cast
 
 import httpx
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from litestar.testing import TestClient
 
+from certificates import HERE, certificate
 from foldaway.client import Client
 from foldaway.errors import FoldawayError, ServerError, UntrustedServer
 from foldaway.service.collecting.service import Service
@@ -375,32 +371,8 @@ def test_a_database_that_is_gone_and_comes_back(
 # Flags
 
 
-def certificate(folder: Path) -> tuple[Path, Path]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "foldaway test")])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(minutes=1))
-        .not_valid_after(now + datetime.timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
-        .sign(key, hashes.SHA256())
-    )
-    chain, secret = folder / "certificate.pem", folder / "key.pem"
-    chain.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    secret.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return chain, secret
-
-
 def test_tls(served_from: Nursery, tmp_path: Path) -> None:
-    chain, secret = certificate(tmp_path)
+    chain, secret = certificate(tmp_path, HERE)
     server = Served(tmp_path, served_from, "--certificate", chain, "--certificate-key", secret, measured=True)
     server.url = f"https://127.0.0.1:{server.port}"
     server.start(wait=False)

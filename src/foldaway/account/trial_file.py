@@ -17,7 +17,7 @@ from foldaway.keeping.disk import remove_traces, sync_folder
 from foldaway.keeping.locks import locked
 from foldaway.keeping.saved import Positions, naming, of_kind
 from foldaway.plan import Plan
-from foldaway.trial import Trial, open_saved
+from foldaway.trial import Trial
 
 P = TypeVar("P", bound=Positions)
 
@@ -68,7 +68,7 @@ class TrialFile(AccountStore[Trial, P], Generic[P]):
         """
         if self._resume is None or (self._resume == self.path and not self.path.exists()):
             return Durable(Trial(self._plan, key=self._key), self._beginning)
-        trial, positions = open_saved(self._resume, self._plan, key=self._key)
+        trial, positions = Trial.opened(self._resume, self._plan, key=self._key)
         # Whoever wrote it may have been cut off before the disk had it.
         with self._resume.open("rb") as file:
             os.fsync(file.fileno())

@@ -15,7 +15,21 @@ Column = Annotated[str, Meta(description="the name of a column")]
 Levels = Annotated[Sequence[str], Meta(description="a list of two or more levels")]
 
 
-class Segment(Part, frozen=True):
+class LevelledColumn(msgspec.Struct, frozen=True):
+    """What a covariate, a segment and a characteristic have in common: the column, which may have levels."""
+
+    SHORT: ClassVar[str] = "column"
+    LISTED: ClassVar[bool] = True
+
+    column: Column
+    levels: Levels | None = None
+
+    def faults(self) -> Iterator[str]:
+        """What is wrong with the levels."""
+        yield from level_faults(self.column, self.levels)
+
+
+class Segment(LevelledColumn, Part, frozen=True):
     """A column for whose values effects are shown separately. In short: the column alone.
 
     Attributes:
@@ -29,18 +43,9 @@ class Segment(Part, frozen=True):
     """
 
     TABLE: ClassVar[str] = "segments"
-    SHORT: ClassVar[str] = "column"
-    LISTED: ClassVar[bool] = True
-
-    column: Column
-    levels: Levels | None = None
-
-    def faults(self) -> Iterator[str]:
-        """What is wrong with the levels."""
-        yield from level_faults(self.column, self.levels)
 
 
-class Covariate(Part, frozen=True):
+class Covariate(LevelledColumn, Part, frozen=True):
     """A column that was measured before treatment. In short: the column alone.
 
     Attributes:
@@ -56,22 +61,18 @@ class Covariate(Part, frozen=True):
     """
 
     TABLE: ClassVar[str] = "covariates"
-    SHORT: ClassVar[str] = "column"
-    LISTED: ClassVar[bool] = True
 
-    column: Column
-    levels: Levels | None = None
     bounds: Ends | None = None
     beyond: Beyond = "clip"
 
     def faults(self) -> Iterator[str]:
         """What is wrong with the levels and the bounds."""
-        yield from level_faults(self.column, self.levels)
+        yield from super().faults()
         if self.bounds is None and self.beyond != "clip":
             yield f"`beyond` of {self.column!r} needs `bounds`."
 
 
-class Characteristic(Part, frozen=True):
+class Characteristic(LevelledColumn, Part, frozen=True):
     """A column of the table of baseline characteristics, which a record may lack. In short: the column alone.
 
     Attributes:
@@ -86,15 +87,6 @@ class Characteristic(Part, frozen=True):
     """
 
     TABLE: ClassVar[str] = "baseline"
-    SHORT: ClassVar[str] = "column"
-    LISTED: ClassVar[bool] = True
-
-    column: Column
-    levels: Levels | None = None
-
-    def faults(self) -> Iterator[str]:
-        """What is wrong with the levels."""
-        yield from level_faults(self.column, self.levels)
 
 
 def level_faults(column: str, levels: Sequence[str] | None) -> Iterator[str]:
@@ -116,7 +108,7 @@ class Columns(tuple[str, ...]):
         ['age', {'column': 'country', 'levels': ('de', 'fr')}]
     """
 
-    parts: tuple[Covariate | Segment | Characteristic, ...]
+    parts: tuple[LevelledColumn, ...]
 
     def __new__(cls, parts: Iterable[Any] = ()) -> Columns:
         """The columns of these parts."""

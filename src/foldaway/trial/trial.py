@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
@@ -10,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -22,27 +20,19 @@ from foldaway.effects.looks_taken import Look
 from foldaway.effects.read_flow import with_flow
 from foldaway.effects.reading import read_effects
 from foldaway.errors import (
-    EndedError,
-    FixedWarning,
     KeyWarning,
     LossWarning,
     PlanError,
     RecordError,
     SampleRatioWarning,
     SourceError,
-    StateError,
     TooEarly,
     joined,
     many,
 )
-from foldaway.inference.adjusting import Start
-from foldaway.inference.fixing import fixed
 from foldaway.keeping.cohort import Newcomers
 from foldaway.keeping.listed_places import forget_places
-from foldaway.keeping.saved import Final, Positions, Saved, load, naming, others_under
-from foldaway.keeping.secret import Secret
-from foldaway.keeping.state import pack
-from foldaway.keeping.user_keys import FileKey
+from foldaway.keeping.saved import Positions, Saved
 from foldaway.numerics.block import Floats
 from foldaway.numerics.threads import cores, on_threads, one_core
 from foldaway.plan import Flow, Plan
@@ -51,22 +41,20 @@ from foldaway.records import Faults, check
 from foldaway.records.faults import FaultyBatch
 from foldaway.records.values import WRONG_TYPE
 from foldaway.table import ABSENT, html_table
-from foldaway.tallies import Held, Lean, emptied, empty_holding, grouped_of, restored_holding
+from foldaway.tallies import Lean, emptied, grouped_of
 from foldaway.tallies.answer import read_answer
 from foldaway.tallies.levels import marked
 from foldaway.tallies.moments import Arms
-from foldaway.trial.chronicle import Chronicle
 from foldaway.trial.ending import finish_ending
-from foldaway.trial.key import TrialKey
-from foldaway.trial.state import TrialState, differing, read_state
-from foldaway.trial.units import Seen, large_slices, with_batch
+from foldaway.trial.kept import KeptTrial
+from foldaway.trial.units import large_slices, with_batch
 
 if TYPE_CHECKING:
     from foldaway.auditing.finding import Audit
     from foldaway.report.page.document import Report
 
 
-class Trial:
+class Trial(KeptTrial):
     """A plan and its tallies: fold records in, read effects out; no record is kept.
 
     Args:
@@ -92,18 +80,6 @@ class Trial:
         >>> effect.estimate, effect.reliable
         (1.5, True)
     """
-
-    def __init__(self, plan: Plan, *, key: bytes | None = None) -> None:
-        if not isinstance(plan, Plan):
-            raise TypeError("a trial is made from a plan: fa.Trial(fa.Plan.load(path)).")
-        self.plan = plan
-        self.tallies: Held = empty_holding(plan)
-        self.dropped = Faults()
-        self.labels: frozenset[str] = frozenset()
-        self.newcomers = Newcomers()  # since the tallies were last written: whoever writes them begins anew
-        self.seen = Seen.nobody(plan)
-        self.secret = TrialKey(plan, key)
-        self.chronicle = Chronicle(plan)
 
     def assign(self, unit: str | int | bytes, stratum: str | None = None) -> str:
         """Draw the arm of a unit under the trial's secret key: the same whenever the same key is asked.
@@ -256,11 +232,6 @@ class Trial:
         """The trial's key, to share with another machine or to keep apart from the state."""
         return self.secret.reveal()
 
-    @property
-    def ended(self) -> bool:
-        """Whether the trial has ended, and takes no further records."""
-        return self.secret.destroyed
-
     def end(self, path: str | Path | None = None, *, without_effects: bool = False) -> Effects:
         """End the trial: its effects in full, or with the noise of the plan's `release`; then its key is destroyed.
 
@@ -300,17 +271,6 @@ class Trial:
         if path is not None:
             self.chronicle.ledger = finish_ending(Path(path))
         return replace(self.read(), final=True)
-
-    def other_states(self, path: str | Path | None = None) -> list[Path]:
-        """The other saved states that this trial's key opens, and nobody once it has ended, as far as they are known.
-
-        Known are those that this machine's user has saved, and states in the same folder.
-
-        Args:
-            path: The trial's own file.
-        """
-        key = self.secret.in_use_for_files()
-        return [] if key is None else others_under(key, None if path is None else Path(path))
 
     def require_effects(self) -> None:
         """Refuse an end that would leave no effects for others, for whatever reason.
@@ -352,46 +312,6 @@ class Trial:
         self.chronicle.key_destroyed(self.secret.users_mark)
         if self.secret.users_mark:
             forget_places(self.secret.users_mark.hex())
-
-    def merge(self, other: Trial) -> Self:
-        """The trial of both sets of records; the two are left as they were."""
-        if self is other and self.n:
-            raise StateError("merging a trial with itself would count its records twice.")
-        if self.plan.fingerprint != other.plan.fingerprint:
-            they_differ = f"these plans differ in {differing(self.plan, other.plan)}"
-            raise StateError(f"only trials of the same plan can be merged; {they_differ}.")
-        if twice := sorted(self.labels & other.labels):
-            raise StateError(f"both trials have the records of {', '.join(map(repr, twice))}, which would count twice.")
-        merged = copy.copy(self)
-        merged.secret = self.secret.merge(other.secret, used=bool(self.n), other_used=bool(other.n))
-        merged.tallies = self.tallies + other.tallies
-        merged.dropped = self.dropped + other.dropped
-        merged.newcomers = (self.newcomers + other.newcomers).within(self.plan.privacy)
-        merged.seen = self.seen.merge(other.seen)
-        merged.labels = self.labels | other.labels
-        merged.chronicle = self.chronicle.merge(other.chronicle)
-        return merged
-
-    def __add__(self, other: Trial) -> Self:
-        if not isinstance(other, Trial):
-            return NotImplemented
-        return self.merge(other)
-
-    def copy(self) -> Self:
-        """A trial of its own with the same tallies and the same key."""
-        twin = copy.copy(self)
-        twin.secret, twin.chronicle = self.secret.copy(), copy.copy(self.chronicle)
-        return twin
-
-    @property
-    def n(self) -> int:
-        """Records folded."""
-        return self.tallies.n
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Records folded, by arm."""
-        return dict(zip(self.plan.arms, self.tallies.counts, strict=True))
 
     def effects(self, *, population: bool = True, control: str | None = None) -> Effects:
         """What the trial has found so far, exactly: for yourself. Others get `told`.
@@ -458,11 +378,6 @@ class Trial:
             self.plan, self.tallies, self.dropped, door, population=population, control=control, looks=self.looks
         )
 
-    @property
-    def released(self) -> bool:
-        """Whether the effects were told with noise, and nothing exact is left."""
-        return self.tallies.released
-
     def report(
         self, *, positions: Positions | None = None, told: Effects | None = None, flow: Flow | None = None
     ) -> Report:
@@ -484,120 +399,6 @@ class Trial:
         effects = self.read() if told is None else told
         return trial_page(effects if flow is None else with_flow(effects, flow), self.plan, self.tallies, saved)
 
-    @property
-    def unfixed(self) -> bool:
-        """Whether coefficients are still to be fixed: see `fix`."""
-        return self.tallies.unfixed
-
-    def fix(self, start: Start | None = None) -> None:
-        """Fix how the covariates predict each outcome, from the records so far, and keep nothing but sums from now on.
-
-        Later records are adjusted with the same coefficients. A second call changes nothing, and neither does the first
-        if the plan has coefficients or no covariates.
-
-        Args:
-            start: Coefficients that more records than are here have given.
-        """
-        if self.unfixed:
-            self.tallies = fixed(self.tallies, start)
-
-    def dumps(self) -> bytes:
-        """The state as bytes: the plan and its tallies, with coefficients fixed; the key is not in it."""
-        twin = self.copy()
-        twin.tallies = fixed(self.tallies)
-        return twin.exchanged()
-
-    def stored(self) -> bytes:
-        """The state for a store that encrypts it and whose other writers fix coefficients too; nothing changes here.
-
-        Levels are pooled in it, which may become common here.
-        """
-        twin = self.copy()
-        twin.tallies = self.tallies.pooled()
-        return twin.exchanged()
-
-    def exchanged(self, *, newcomers: bool = False) -> bytes:
-        """The state as it is in memory, for workers of one run and stores that encrypt it.
-
-        Args:
-            newcomers: Whether to say who has come since the last write, for workers alone: it is never stored.
-        """
-        new = self.newcomers
-        state = TrialState(
-            self.plan.canonical().decode(),
-            self.tallies.state(),
-            dict(sorted(self.dropped.records.items())),
-            list(self.dropped),
-            self.secret.mark,
-            self.ended,
-            self.chronicle.told,
-            sorted(self.labels) or msgspec.UNSET,
-            (new.records, new.units, sorted(new.hashes)) if newcomers else None,
-            self.looks or msgspec.UNSET,
-        )
-        return pack(state)
-
-    @classmethod
-    def loads(cls, data: bytes, plan: Plan | None = None, *, key: bytes | None = None) -> Self:
-        """The trial from its state, under the plan that made it: the one given must be that one.
-
-        Args:
-            data: What ``dumps`` gave.
-            plan: The plan; if left out, the one in the state.
-            key: The trial's key, if further records are to be folded; if left out, this machine's user's own.
-
-        Raises:
-            StateError: The state is damaged, truncated, or of another plan or key.
-        """
-        state, made_under = read_state(data, plan)
-        trial = cls(made_under, key=key)
-        trial.tallies = restored_holding(state.tallies, made_under)
-        trial.dropped = Faults(state.dropped.items(), state.faults)
-        trial.secret.restore(state.key_mark, destroyed=state.ended)
-        # Whether any records came before a ledger that is only beginning: of a release, nobody is told how many.
-        trial.chronicle = Chronicle(made_under, trial.n if made_under.release is None else 1)
-        trial.chronicle.told, trial.labels = state.told, frozenset(state.labels or ())
-        trial.chronicle.looks = state.looks or ()
-        if state.newcomers is not None:
-            records, units, hashes = state.newcomers
-            trial.newcomers = Newcomers(records, units, frozenset(hashes))
-        if trial.exchanged(newcomers=state.newcomers is not None) != bytes(data):  # one state has one form
-            raise StateError("the state is damaged: it is not written as `dumps` writes it.")
-        return trial
-
-    def save(self, path: str | Path, *, positions: Positions | None = None) -> None:
-        """Write the state to a file, in one step: a crash leaves the old file or the new one.
-
-        The file is encrypted under the trial's key, and for its owner alone. Of a trial that has ended, whose key is
-        gone, only the effects are left, rounded for others. Coefficients that are still to be fixed are fixed
-        now (`fix`), and a `FixedWarning` says so.
-
-        Args:
-            path: Where to.
-            positions: How far sources have been read, for those who go on from there.
-        """
-        if self.unfixed and self.n and not self.ended:  # of a trial that has ended no tallies are written
-            self.fix()
-            warnings.warn(f"{fixed_by(self.n)} To choose the moment, call `trial.fix()`.", FixedWarning, stacklevel=2)
-        saved, key = self.saved(positions)
-        saved.save(Path(path), key)
-        self.chronicle.ledger = saved.ledger
-
-    def saved(self, positions: Positions | None = None) -> tuple[Saved, FileKey | None]:
-        """What `save` writes: the state or what is left of it, with the ledger; and under which key."""
-        if self.ended:
-            effects = self.chronicle.final_effects(self.tallies, self.dropped)
-            final = Final(self.plan.canonical().decode(), effects, self.secret.users_mark)
-            # How far sources were read is an exact count.
-            return Saved(b"", None if self.released else positions, final, self.chronicle.ledger), None
-        state, key = self.dumps(), self.secret.for_files()
-        return Saved(state, positions, None, self.chronicle.written(self.n, Secret(key.key))), key
-
-    @staticmethod
-    def load(path: str | Path, plan: Plan | None = None, *, key: bytes | None = None) -> Trial:
-        """The trial from a file that ``save`` wrote, or a run over files or streams."""
-        return open_saved(path, plan, key=key)[0]
-
     def __repr__(self) -> str:
         counts = ", ".join(f"{arm}={n:_}" for arm, n in self.counts.items())
         return f"Trial: {self.plan.name} | n={self.n:_} | {counts}"
@@ -611,39 +412,10 @@ class Trial:
         return f"<div>{table}<p>No record is kept. {after}</p></div>"
 
 
-def open_saved(
-    path: str | Path, plan: Plan | None = None, *, key: bytes | None = None
-) -> tuple[Trial, Positions | None]:
-    """The trial in a saved file, and how far its sources have been read: both from opening it once.
-
-    Raises:
-        StateError: The file cannot be read, is damaged, or is of another plan or key.
-    """
-    saved = load(path, key)
-    if saved.final is not None:
-        raise EndedError(
-            f"{path}: the trial has ended and its tallies are destroyed; only its effects are left: `foldaway effects "
-            f"{path}` prints them, and fa.Effects.load(path) reads them."
-        )
-    with naming(path):
-        trial = Trial.loads(saved.state, plan, key=key)
-    trial.chronicle.ledger = saved.ledger
-    return trial, saved.positions
-
-
 def opened_too(states: Sequence[Path]) -> str:
     """What to say of other states that the key of a trial opens, when the trial ends."""
     they = "it" if len(states) == 1 else "them"
     return f"the same key opens {joined(list(map(str, states)))}: nobody can read {they} after this end."
-
-
-def fixed_by(records: int) -> str:
-    """What to say when saving so many records has fixed coefficients."""
-    return (
-        f"saving has fixed how the covariates predict each outcome, from {many(records, 'record')}; later records do "
-        "not change that. If you have records from before the trial, put coefficients into the plan instead, with "
-        "`foldaway plan calibrate`."
-    )
 
 
 def _require_cast(faults: Faults, plan: Plan) -> None:

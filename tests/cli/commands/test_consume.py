@@ -18,8 +18,9 @@ import pytest
 
 import commands
 import foldaway as fa
+from bodies import as_arrow, as_json, as_ndjson
 from brokers import Nats, Redis, Sent, require
-from consuming import as_arrow, as_json, as_ndjson, fresh_name, messages, one_pass, people, plan_of, sizes_of
+from consuming import fresh_name, messages, one_pass, people, plan_of, sizes_of
 from foldaway.account.stream_file import STATE, StreamFile
 from foldaway.effects.door import TOLD
 from foldaway.keeping.saved import StreamPositions

@@ -99,9 +99,14 @@ class Crowd:
         return code == SETTLED
 
 
-def both_arms(crowd: Crowd) -> bool:
-    arms = crowd.rows().groupby("group")["unit"].nunique().to_dict()
-    return min(arms.get(arm, 0) for arm in crowd.plan.arms) >= 5  # with fewer devices an error is withheld
+def crowd_in_both_arms(plan: fa.Plan, folder: Path, nursery: DeviceNursery) -> Crowd:
+    """The first crowd with five devices in each arm: with fewer an error is withheld."""
+    for seed in range(100):
+        crowd = Crowd(made(folder / f"{seed}"), plan, nursery, seed)
+        arms = crowd.rows().groupby("group")["unit"].nunique().to_dict()
+        if min(arms.get(arm, 0) for arm in plan.arms) >= 5:
+            return crowd
+    raise AssertionError("no such crowd")
 
 
 SLOW = pytest.mark.slow
@@ -114,11 +119,7 @@ def test_whoever_is_killed_is_counted_once(
     mode: str, tmp_path: Path, device_nursery: DeviceNursery, served_from: Nursery
 ) -> None:
     plan = plan_of(mode)
-    crowd = next(
-        found
-        for seed in range(100)
-        if both_arms(found := Crowd(made(tmp_path / f"{seed}"), plan, device_nursery, seed))
-    )
+    crowd = crowd_in_both_arms(plan, tmp_path, device_nursery)
     server = Served(tmp_path / "server", served_from, unrounded=True)
     with server:
         trial = Hosted(server, plan)
@@ -143,11 +144,7 @@ def test_whoever_withdraws_and_is_killed_is_not_counted(
     mode: str, tmp_path: Path, device_nursery: DeviceNursery, served_from: Nursery
 ) -> None:
     plan = plan_of(mode)
-    crowd = next(
-        found
-        for seed in range(100)
-        if both_arms(found := Crowd(made(tmp_path / f"{seed}"), plan, device_nursery, seed))
-    )
+    crowd = crowd_in_both_arms(plan, tmp_path, device_nursery)
     with Served(tmp_path / "server", served_from, unrounded=True) as server:
         trial = Hosted(server, plan)
         _until_sent(crowd, trial)

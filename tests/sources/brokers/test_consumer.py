@@ -15,12 +15,12 @@ import pyarrow as pa
 import pytest
 
 import foldaway as fa
+from bodies import as_json
 from brokers import KINDS, Nats, Redis, Sent, Server, require
 from consuming import (
     KEY,
     Remembering,
     Stored,
-    as_json,
     assert_same,
     consume,
     fresh_name,

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consuming import FORMS, as_arrow, as_json, as_ndjson, people
+from bodies import as_arrow, as_json, as_ndjson
+from consuming import FORMS, people
 from foldaway.sources.brokers.messages import decode_message
 from foldaway.sources.formats.body import ARROW, JSON, NDJSON
 from foldaway.sources.formats.chunk import Chunk, Unreadable, WantedColumns

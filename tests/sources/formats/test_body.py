@@ -19,6 +19,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import foldaway as fa
+from bodies import Rows, as_arrow, as_json, as_ndjson, zstd
 from foldaway.errors import IngestError, RecordError
 from foldaway.numerics.kernels.json_lines import most_objects
 from foldaway.sources.formats import arrow_claims
@@ -41,8 +42,6 @@ KEY = bytes(range(16))
 MARKER, NUMBER = "MARKER7731", 7731773177.25
 SECRETS = (MARKER, "7731773177")
 
-Rows = list[dict[str, Any]]
-
 
 def rows(n: int, **changed: Any) -> Rows:
     return [
@@ -62,22 +61,6 @@ def rows(n: int, **changed: Any) -> Rows:
 
 def table(data: Rows) -> pa.Table:
     return pa.Table.from_pylist(data)
-
-
-def as_arrow(data: Rows | pa.Table, chunk: int | None = None, **options: Any) -> bytes:
-    given = table(data) if isinstance(data, list) else data
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, given.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
-        writer.write_table(given, max_chunksize=chunk)
-    return bytes(sink.getvalue())
-
-
-def as_ndjson(data: Rows) -> bytes:
-    return "".join(json.dumps(row) + "\n" for row in data).encode()
-
-
-def as_json(data: Any) -> bytes:
-    return json.dumps(data).encode()
 
 
 def as_dictionaries(data: Rows) -> bytes:
@@ -105,10 +88,6 @@ FORMATS: dict[str, tuple[str, Callable[[Rows], bytes]]] = {
     "ndjson": (NDJSON, as_ndjson),
     "json": (JSON, as_json),
 }
-
-
-def zstd(data: bytes) -> bytes:
-    return bytes(pa.compress(data, "zstd", asbytes=True))
 
 
 PACKED: dict[str | None, Callable[[bytes], bytes]] = {

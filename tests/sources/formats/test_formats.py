@@ -18,11 +18,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bodies import Rows
 from foldaway.sources.formats.chunk import WantedColumns
 from foldaway.sources.formats.files import ReadOptions, read
 from foldaway.sources.formats.paths import Stdin, size
 from sizes import mostly_slow
-from source_files import SCHEMA, WANTED, WRITERS, Rows, cells, put, rows
+from source_files import SCHEMA, WANTED, WRITERS, cells, put, rows
 
 # CSV cannot tell empty text from no text, so there is none here.
 texts = st.one_of(

@@ -179,11 +179,9 @@ def _fold_sums(
     sums: DatabaseSums, plan: fa.Plan, save: Path | None, resume: Path | None, key: bytes | None
 ) -> tuple[fa.Trial, Positions | None]:
     """Fold a database's sums into a trial, which is saved if so wished."""
-    from foldaway.trial import open_saved
-
     if save is not None:
         return sums.save(plan, save, resume, key)
-    into = fa.Trial(plan, key=key) if resume is None else open_saved(resume, plan, key=key)[0]
+    into = fa.Trial(plan, key=key) if resume is None else fa.Trial.opened(resume, plan, key=key)[0]
     return sums.into(into), None
 
 
@@ -193,9 +191,8 @@ def _fold(
     """Fold files into a trial that is saved nowhere."""
     from foldaway.sources.runs.backlog import files_of, not_in
     from foldaway.sources.runs.folding import fold_paths, started
-    from foldaway.trial import open_saved
 
-    into, positions = (None, None) if resume is None else open_saved(resume, plan, key=key)
+    into, positions = (None, None) if resume is None else fa.Trial.opened(resume, plan, key=key)
     paths = not_in(files_of(positions), files)
     with file_progress(paths) as progress:
         return fold_paths(started(plan, key=None if into else key, into=into), paths, options, processes, progress)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+import foldaway as fa
 from foldaway.cli.terminal.options import AllEffects, AsJson, KeyOfState, flag
 from foldaway.cli.terminal.printing import print_effects
 from foldaway.cli.terminal.saved_trial import existing, in_use, is_state, read_key
@@ -37,11 +38,9 @@ def look(
     The look is saved in the state. The plan's `looks` say when one is due. Safe to repeat: without new information
     nothing more is spent.
     """
-    from foldaway.trial import open_saved
-
     file = existing(state)
     with in_use(file):
-        trial, positions = open_saved(file, key=read_key(key))
+        trial, positions = fa.Trial.opened(file, key=read_key(key))
         before = trial.looks
         trial.look(last=last)
         if trial.looks != before:

@@ -68,13 +68,12 @@ class SavedTrial:
         """What it found, as a page; for others, unless it is to be exact."""
         from foldaway.keeping.saved import load
         from foldaway.report.page.page import effects_page
-        from foldaway.trial import open_saved
 
         file, key = file_of(self.place), read_key(self.key_file)
         saved = load(file, key)
         if saved.final is None:
             told = None if exact else tell_from(file, key)
-            trial, positions = open_saved(file, key=key)
+            trial, positions = fa.Trial.opened(file, key=key)
             return trial.report(positions=positions, told=told, flow=flow)
         if exact:
             raise EndedError(
@@ -110,9 +109,9 @@ class SavedTrial:
     def _end(self, file: Path, without_effects: bool, confirmed: bool) -> fa.Effects:
         """End a trial whose state is in the file; its effects in full, or with the plan's noise."""
         from foldaway.auditing.audit import audit
-        from foldaway.trial import open_saved, opened_too
+        from foldaway.trial import opened_too
 
-        trial, positions = open_saved(file, key=read_key(self.key_file))
+        trial, positions = fa.Trial.opened(file, key=read_key(self.key_file))
         if not without_effects:
             trial.require_effects()
         found = None if trial.plan.release is not None else audit(trial.plan, trial.tallies)
@@ -134,12 +133,11 @@ class SavedTrial:
         """What was done and found, signed by this user."""
         from foldaway.keeping.saved import is_encrypted, load
         from foldaway.report.page.kept import planned
-        from foldaway.trial import open_saved
 
         file = existing(self.place)
         with in_use(file):
             if is_encrypted(file):
-                trial, positions = open_saved(file, key=read_key(self.key_file))
+                trial, positions = fa.Trial.opened(file, key=read_key(self.key_file))
                 effects: str | None = trial.told().to_json()
                 trial.chronicle.audited(trial.tallies)
                 trial.save(file, positions=positions)
@@ -157,22 +155,20 @@ class SavedTrial:
 def own_effects(file: Path, key: bytes | None) -> fa.Effects:
     """The effects in a state, exactly; of a trial that has ended, those that are left."""
     from foldaway.keeping.saved import load
-    from foldaway.trial import open_saved
 
     if (file.exists() and not is_state(file)) or load(file, key).final is not None:
         return fa.Effects.load(file)
-    return open_saved(file, key=key)[0].read()
+    return fa.Trial.opened(file, key=key)[0].read()
 
 
 def tell_from(file: Path, key: bytes | None) -> fa.Effects:
     """Effects for others from a saved state, which remembers what was told."""
     from foldaway.keeping.saved import is_encrypted
-    from foldaway.trial import open_saved
 
     if file.is_file() and not is_encrypted(file):
         return fa.Effects.load(file)
     with in_use(file):
-        trial, positions = open_saved(file, key=key)
+        trial, positions = fa.Trial.opened(file, key=key)
         told = trial.told()
         trial.save(file, positions=positions)
     return told

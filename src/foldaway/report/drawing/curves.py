@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from foldaway.effects.numbers import typeset
-from foldaway.report.drawing.figures import Axis
+from foldaway.report.drawing.figures import Axis, picture
 from foldaway.report.drawing.markup import Html, html, tag
 
 _TOP, _HEIGHT, _BELOW = 8, 220, 26
@@ -42,19 +42,10 @@ def step_curves(times: Sequence[float], curves: Sequence[StepCurve], *, title: s
         preserveAspectRatio="none",
         overflow="visible",
     )
-    return tag(
-        "svg",
-        tag("title", title),
-        tag("desc", description),
-        [_level(share) for share in (0.0, 0.25, 0.5, 0.75, 1.0)],
-        [_upright(label, tick / span) for tick, label in Axis(0.0, span).labels().items()],
-        box,
-        role="img",
-        aria_label=f"{title}: {description}",
-        class_="curves",
-        width="100%",
-        height=_TOP + _HEIGHT + _BELOW,
-    )
+    levels = [_level(share) for share in (0.0, 0.25, 0.5, 0.75, 1.0)]
+    uprights = [_upright(label, tick / span) for tick, label in Axis(0.0, span).labels().items()]
+    height = _TOP + _HEIGHT + _BELOW
+    return picture([*levels, *uprights, box], title=title, description=description, kind="curves", height=height)
 
 
 def key_curve(place: int) -> Html:

@@ -164,7 +164,15 @@ def key_line(kind: str) -> Html:
     return tag("svg", drawn, class_="key", width=16, height=16, aria_hidden="true")
 
 
-def picture(parts: Iterable[Child], *, title: str, description: str) -> Html:
+def picture(
+    parts: Iterable[Child],
+    *,
+    title: str,
+    description: str,
+    kind: str = "plot",
+    width: int | str = "100%",
+    height: int = _HEIGHT,
+) -> Html:
     """An SVG that can be read aloud."""
     return tag(
         "svg",
@@ -173,9 +181,9 @@ def picture(parts: Iterable[Child], *, title: str, description: str) -> Html:
         parts,
         role="img",
         aria_label=f"{title}: {description}",
-        class_="plot",
-        width="100%",
-        height=_HEIGHT,
+        class_=kind,
+        width=width,
+        height=height,
     )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from foldaway.effects.numbers import typeset
-from foldaway.report.drawing.figures import Axis
-from foldaway.report.drawing.markup import Child, Html, tag
+from foldaway.report.drawing.figures import Axis, picture
+from foldaway.report.drawing.markup import Child, Html, html, tag
 
 _SIZE, _LEFT, _TOP, _BELOW = 220, 64, 8, 26
 
@@ -37,18 +37,8 @@ def plane(
     drawn.append(tag("line", x1=middle, x2=middle, y1=_TOP, y2=_TOP + _SIZE, class_="base"))
     drawn.append(tag("circle", cx=middle, cy=_up(reach, 0), r=4, class_="mark"))
     said = tag("p", tag("small", f"Across: {words[0]}. Upright: {words[1]}."))
-    picture = tag(
-        "svg",
-        tag("title", title),
-        tag("desc", description),
-        drawn,
-        role="img",
-        aria_label=f"{title}: {description}",
-        class_="curves",
-        width=_LEFT + _SIZE + 12,
-        height=_TOP + _SIZE + _BELOW,
-    )
-    return Html(picture + said)
+    width, height = _LEFT + _SIZE + 12, _TOP + _SIZE + _BELOW
+    return html(picture(drawn, title=title, description=description, kind="curves", width=width, height=height), said)
 
 
 def _across(reach: float, x: float) -> float:

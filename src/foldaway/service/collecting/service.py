@@ -22,6 +22,7 @@ from foldaway.report.page.kept import planned
 from foldaway.report.page.page import effects_page
 from foldaway.service.collecting.answers import Answer, Answers, History, Participation, Series
 from foldaway.service.collecting.board import Board
+from foldaway.service.collecting.device_endings import DeviceEndings
 from foldaway.service.collecting.device_trials import DeviceTrials
 from foldaway.service.collecting.numbers import Producers
 from foldaway.service.collecting.pair import Pair
@@ -130,6 +131,7 @@ class Service:
         self.answers = Answers(store, self.pace)
         self.records = RecordTrials(store, shard, limits, self.answers, self.producers)
         self.devices = DeviceTrials(store, shard, self.answers, pair)
+        self.endings = DeviceEndings(store, self.answers, self.devices)
         self._board = Board(self.pace)
         self._ticked: int | None = None
         self._due: deque[Callable[[], list[FoldawayError]]] = deque()
@@ -303,7 +305,7 @@ class Service:
         plan = Plan.loads(row.plan)
         wanted = wanted or EndRequest()
         if plan.federated is not None:
-            exact = self.devices.end(plan, wanted)
+            exact = self.endings.end(plan, wanted)
             row = self.store.trial(name)
             if row.final is None:
                 shards = self.store.shards.counts(name)
@@ -347,7 +349,7 @@ class Service:
         Raises:
             FoldawayError: The first that went wrong; the other trials had their turn all the same.
         """
-        faults = self.devices.end_due()
+        faults = self.endings.end_due()
         if not self._due and (tick := self.pace.tick()) != self._ticked:
             self._due.extend(
                 partial(trials.tick, name) for trials in (self.records, self.devices) for name in trials.names
