@@ -49,8 +49,8 @@ again after one more patient. “On” means that it runs `foldaway site run`, a
 {STEP} of {LATER} more patients. “Guess” is how many claims would be near if each were the median."""
 
 STILL = """When the site may send again, at least 30 newcomers of every arm have come, and each claim is their mean.
-It is no nearer to one of them than the median is, and exact only by chance. That all newcomers have an outcome is
-told if all have it.
+It is no nearer to one of them than the median is, and exact only by chance. If every newcomer has an outcome,
+the messages show that.
 
 The last four attacks succeed although the defence is on. None of them tells who the patient is. A histogram of
 exits tells when the patients of a group left, to within a few stretches of time. The sum of a group may be the bill

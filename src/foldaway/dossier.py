@@ -177,7 +177,8 @@ def _site_also_sends(plan: Plan) -> Iterator[str]:
     if plan.segments:
         yield (
             f"It sends the same counts and sums for each value of {' and of '.join(plan.segments)} that at least "
-            f"{least} units of every arm have; all other values together have as many, or none."
+            f"{least} units of every arm have. The values that it leaves out have at least {least} units together, or "
+            "none."
         )
     if plan.lacking:
         yield (

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import foldaway as fa
-from foldaway.effects.looks import design_of
+from foldaway.effects.looks import design_of, look_at
+from foldaway.effects.looks_taken import Look
 from foldaway.errors import EstimateError, StateError, TooEarly
 from foldaway.inference.looks.boundaries import crossing
 from foldaway.inference.looks.planned import bounds_at, spent
@@ -254,6 +255,18 @@ def test_the_other_outcomes_inform() -> None:
 def test_others_are_told_how_far_a_trial_is_at_the_least() -> None:
     plan = plan_of()
     assert [trial_of(plan, n, 0.0).look().told().fraction for n in (520, 600, 994)] == [0.5, 0.6, 0.95]
+
+
+def test_units_with_several_records_count_once() -> None:
+    effects = trial_of(plan_of(), 620, 0.0).effects()
+    assert known_look(look_at(effects, [], units=560)).fraction == 0.56
+    with pytest.raises(TooEarly, match="there is 40 %"):
+        look_at(effects, [], units=400)
+
+
+def known_look(look: Look | None) -> Look:
+    assert look is not None
+    return look
 
 
 def test_at_the_end_nothing_goes_on() -> None:

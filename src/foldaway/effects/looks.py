@@ -46,13 +46,14 @@ def next_look(plan: Plan, taken: Sequence[Look]) -> float | None:
     return next((share for share in plan.looks.at if share > reached), None)
 
 
-def look_at(effects: Findings, taken: Sequence[Look], *, last: bool = False) -> Look | None:
+def look_at(effects: Findings, taken: Sequence[Look], *, last: bool = False, units: int | None = None) -> Look | None:
     """The look that is due, or None if the information for it is not there and one was taken before.
 
     Args:
         effects: The effects as they are now, exactly.
         taken: The looks that were taken.
         last: Whether no more information will come: what is left of α is spent now.
+        units: How many units there are, where they may have several records; each has one if left out.
 
     Raises:
         EstimateError: The plan has no looks.
@@ -70,7 +71,7 @@ def look_at(effects: Findings, taken: Sequence[Look], *, last: bool = False) -> 
     why = next((row.why for row in rows if not row.reliable), None)
     if not rows or why:
         raise TooEarly(f"no look was taken, because there is no effect yet. {why or 'There are no records.'}")
-    fraction = _fraction(effects, rows)
+    fraction = _fraction(effects, rows, units)
     before = taken[-1].fraction if taken else 0.0
     if fraction < due and not (last and fraction > before):
         if taken:
@@ -82,18 +83,17 @@ def look_at(effects: Findings, taken: Sequence[Look], *, last: bool = False) -> 
     return _taken(plan, rows, [*(each.fraction for each in taken), fraction], taken, last=last or fraction >= 1)
 
 
-def _units(effects: Findings) -> float:
-    """How many units all arms have, where these are counted: devices and patients may have many records."""
-    ratio = effects.sample_ratio
-    return sum(ratio.observed.values()) if ratio.counted == "units" else math.inf
+def _fraction(effects: Findings, rows: Sequence[Effect], units: int | None) -> float:
+    """The information so far as a share of the planned; of several arms, that of the one that has least.
 
-
-def _fraction(effects: Findings, rows: Sequence[Effect]) -> float:
-    """The information so far as a share of the planned; of several arms, that of the one that has least."""
+    Devices and patients may have many records. So many have the outcome at the least: all of its records but those that
+    are not their unit's first.
+    """
     plan = effects.plan
     assert plan.looks is not None
     if plan.looks.units is not None:
-        return min(_units(effects), *(row.n or 0 for row in rows)) / plan.looks.units
+        further = 0 if units is None else sum(effects.counts.values()) - units
+        return max(min(row.n or 0 for row in rows) - further, 0) / plan.looks.units
     if plan.looks.events is not None:
         bins = plan.looked_at.binning
         curves = (each for each in effects.curves if plan.outcome(each.outcome).binning == bins)

@@ -25,7 +25,7 @@ from foldaway.inference.levels import Levels, over
 from foldaway.inference.welch import Spread
 from foldaway.numerics.block import Floats
 
-LONE = "in a stratum, an arm has units in a single group or none, so there is no error within strata to give."
+LONE = "in a stratum (or at a site), an arm has too few units to fill two groups, so there is no error within strata."
 """Why blocked effects are withheld."""
 
 

@@ -77,9 +77,9 @@ class Characteristic(LevelledColumn, Part, frozen=True):
 
     Attributes:
         column: The column. It may be a covariate, a segment or the strata's besides.
-        levels: The levels of a categorical one. If left out, the column has either numbers or text, as its first value
-            says. The levels of text are then those that enough records have in common, and all others make up one more.
-            In a federated plan, and where a database sums the records, a column without levels is numeric.
+        levels: The levels of a categorical one. If left out, the column has numbers or text, whichever more records
+            have; the others count as missing. Text levels get a name once enough units have them, and the rest are
+            counted together. Where a database sums the records, a column without levels is numeric.
 
     Example:
         >>> Characteristic("sex", ["female", "male"]).levels

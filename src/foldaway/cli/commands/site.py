@@ -101,8 +101,14 @@ def run(
     print(in_lines(f"Keep {mark} until the trial has ended. Without it, another run would count the site twice."))
 
 
+_VISITS = (
+    "Every record with a time counts as an exit: if these are visits, leave the time empty in all but one of them."
+)
+
+
 def _print_lost(trial: fa.Trial) -> None:
     """Print which records are left out, and which lack an outcome."""
+    from foldaway.federated.modes.site_exits import not_the_first
     from foldaway.federated.site.site import lacking
 
     dropped = trial.dropped
@@ -119,5 +125,10 @@ def _print_lost(trial: fa.Trial) -> None:
         print("Records without an outcome, which count for the others:")
         print()
         print(text_table(["outcome", "arm", "records"], absent))
+        print()
+    if trial.plan.bins and trial.plan.keyed and (again := not_the_first(trial)):
+        print(
+            in_lines(f"{many(again, 'exit')} of survival outcomes came after the first exit of their unit. {_VISITS}")
+        )
         print()
     sys.stdout.flush()  # before anything is sent

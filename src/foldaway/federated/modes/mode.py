@@ -136,8 +136,8 @@ class SiteMode(Mode):
     def from_site(self, trial: Trial, before: SentBefore | None = None) -> bytes:
         """What a site sends of the records that it has folded, in place of what it sent before, if it has."""
 
-    def exits_sent(self, plan: Plan, data: bytes) -> list[bytes]:
-        """For each of the plan's histograms, the exits by arm and bin in what a site has sent."""
+    def exits_told(self, trial: Trial, before: SentBefore | None) -> list[bytes]:
+        """For each of the plan's histograms, the exits that a site tells, by arm and bin: what it remembers of them."""
         return []
 
     @abstractmethod

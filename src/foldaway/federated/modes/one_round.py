@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -105,6 +105,13 @@ def site_sentence(plan: Plan, what: str) -> str:
     )
 
 
+def _not_reported(plan: Plan, sites: Mapping[str, int]) -> list[str]:
+    """The sites of which the plan says something and from which nothing has come."""
+    if plan.federated is None:
+        return []
+    return sorted({*plan.federated.probabilities, *plan.federated.joined} - {*sites})
+
+
 def notes_on(share: ServerShare, devices: Devices, door: Door) -> Iterator[str]:
     """Who is in the effects, and who is not, with counts as they leave by the door.
 
@@ -125,6 +132,11 @@ def notes_on(share: ServerShare, devices: Devices, door: Door) -> Iterator[str]:
     if devices.sites:
         units = ", ".join(f"{site} {many(door.devices(n), 'unit')}" for site, n in devices.sites.items())
         yield f"Sites that have reported: {units}."
+        if unknown := _not_reported(share.plan, devices.sites):
+            yield (
+                f"The plan names {', '.join(map(repr, unknown))}, and no site of this name has reported: tokens must "
+                "have the labels that `federated.probabilities` and `federated.joined` have."
+            )
     if missing:
         yield (
             f"{many(door.devices(missing), 'missing report')}: their records are in no effect. If who "

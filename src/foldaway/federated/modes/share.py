@@ -68,7 +68,7 @@ class Devices(msgspec.Struct, frozen=True):
 
 
 def is_plain(text: str) -> bool:
-    """Whether a text of a site's may be shown."""
+    """Whether a text that a site has sent is printable and short."""
     return text.isprintable() and len(text) <= _LONGEST
 
 

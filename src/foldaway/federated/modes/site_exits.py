@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,25 +19,46 @@ from foldaway.trial import Trial
 
 
 def sent(trial: Trial, before: Sequence[bytes] = ()) -> list[bytes]:
-    """What a site sends for each histogram, in place of exits by message, arm (of a stratum) and bin."""
-    plan, found = trial.plan, []
-    for place, histogram in enumerate(_kept(trial)):
-        groups, number = histogram.counts.shape[1:]
-        counts = histogram.counts.reshape(-1, len(plan.arms), groups, number)  # by stratum, if there are some
-        then = unpacked(before[place], len(before[place]) // 8) if before else np.empty(0)
-        then = then.reshape(-1, *counts.shape[:2], number)
-        further = counts.sum(axis=(2, 3)) - _units(trial, place).reshape(counts.shape[:2])
-        told = [told_exits(each, then[:, s], plan.privacy.smallest_cell, further[s]) for s, each in enumerate(counts)]
-        found.append(packed(regrouped(np.concatenate(told), site_groups(trial, groups))))
+    """What a site sends for each histogram: exits by arm (of a stratum), group and bin.
+
+    Those between two of the times that are told count at the middle between them: at the later one, restricted means
+    would differ by too little.
+    """
+    found = []
+    for counts in _told(trial, before):
+        groups = site_groups(trial, counts.shape[-2])
+        moved = np.concatenate([at_the_middle(stratum) for stratum in counts])
+        found.append(packed(regrouped(moved, groups)))
     return found
 
 
-def remembered(plan: Plan, exits: Sequence[bytes]) -> list[bytes]:
-    """For each histogram that a site has sent, the exits by arm (of a stratum) and bin."""
-    return [
-        packed(unpacked(each, empty.counts.size).reshape(empty.counts.shape).sum(axis=1))
-        for each, empty in zip(exits, _kept(Trial(plan)), strict=True)
-    ]
+def not_the_first(trial: Trial) -> int:
+    """How many exits of the site are not their unit's first."""
+    exits = (histogram.counts.sum(axis=(1, 2)) for histogram in _kept(trial))
+    return int(sum((counts - _units(trial, place)).sum() for place, counts in enumerate(exits)))
+
+
+def remembered(trial: Trial, before: Sequence[bytes] = ()) -> list[bytes]:
+    """What a site remembers of it: exits by arm (of a stratum) and bin, at the times that are told."""
+    return [packed(counts.sum(axis=2)) for counts in _told(trial, before)]
+
+
+def _told(trial: Trial, before: Sequence[bytes]) -> Iterator[Floats]:
+    """For each histogram, exits at the times that are told, by stratum (of one, if there are none), arm, group and bin.
+
+    Args:
+        trial: The site's records.
+        before: For each histogram what was remembered of the messages before, one after another.
+    """
+    plan = trial.plan
+    for place, histogram in enumerate(_kept(trial)):
+        groups, number = histogram.counts.shape[1:]
+        counts = histogram.counts.reshape(-1, len(plan.arms), groups, number)
+        then = unpacked(before[place], len(before[place]) // 8) if before else np.empty(0)
+        then = then.reshape(-1, *counts.shape[:2], number)
+        further = counts.sum(axis=(2, 3)) - _units(trial, place).reshape(counts.shape[:2])
+        least = plan.privacy.smallest_cell
+        yield np.stack([told_exits(each, then[:, s], least, further[s]) for s, each in enumerate(counts)])
 
 
 def received(site: Trial, exits: Sequence[bytes], most: Floats) -> Grouped:
@@ -125,3 +146,22 @@ def told_exits(counts: Floats, before: Floats, least: Floats | int, further: Flo
     moved = np.asarray(ends)[np.searchsorted(ends, np.arange(ends[-1] + 1))]
     np.add.at(told.swapaxes(0, 2), moved, by_time[:, :, : ends[-1] + 1].swapaxes(0, 2))
     return told.reshape(counts.shape)
+
+
+def at_the_middle(told: Floats) -> Floats:
+    """Exits by arm, group and bin at the times that are told, each moved to the middle since the time before.
+
+    Those at the end of follow-up stay there, where most have had no event.
+
+    Example:
+        >>> told = np.zeros((1, 1, 12))
+        >>> told[0, 0, [6, 9, 10]] = 5, 7, 9  # events at 4, and events and others at the end
+        >>> [int(bin) for bin in np.flatnonzero(at_the_middle(told)[0, 0])]
+        [4, 9, 10]
+    """
+    by_time = told.reshape(*told.shape[:2], -1, 2)
+    moved, before, last = np.zeros_like(by_time), 0, by_time.shape[2] - 1
+    for time in np.flatnonzero(by_time.any(axis=(0, 1, 3))).tolist():
+        middle = time if time == last else (before + time + 1) // 2
+        moved[:, :, middle], before = by_time[:, :, time], time
+    return moved.reshape(told.shape)

@@ -71,9 +71,9 @@ class SumsByGroup(OneRound, SiteMode):
         )
         return encoded(message)
 
-    def exits_sent(self, plan: Plan, data: bytes) -> list[bytes]:
-        """For each of the plan's histograms, the exits by arm (of a stratum) and bin in what a site has sent."""
-        return site_exits.remembered(plan, decoded(data, SiteSums, most=None).exits)
+    def exits_told(self, trial: Trial, before: SentBefore | None) -> list[bytes]:
+        """For each of the plan's histograms, the exits that a site tells, by arm (of a stratum) and bin."""
+        return site_exits.remembered(trial, () if before is None else before.exits)
 
     def site(self, share: ServerShare, data: bytes) -> ServerShare:
         """The sums, if as many units and records as they are said to be of can have them.

@@ -187,7 +187,7 @@ def send_site(
         received = msgspec.json.decode(answer, type=Received)
     if received.durable:
         gone = bytes(len(mark.key))
-        exits = mode.exits_sent(trial.plan, state)
+        exits = mode.exits_told(trial, before)
         if mark.before is not None:
             exits = [earlier + now for earlier, now in zip(mark.before.exits, exits, strict=True)]
         _write(path, msgspec.structs.replace(mark, key=gone, safe=True, before=None, exits=exits))

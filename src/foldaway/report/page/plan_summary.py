@@ -59,8 +59,8 @@ def _looks(plan: Plan) -> Iterator[str]:
     looks = (f"{100 * at:g} % (z = {upper:.3f})" for at, upper in zip(plan.looks.at, bounds.upper, strict=True))
     yield (
         f"Looks are planned with these shares of the information: {', '.join(looks)}. They decide on "
-        f"{outcome_of(plan).name}: an effect beyond the boundary in brackets is shown. If a look has another share, "
-        f"its boundary follows from that.{among}"
+        f"{outcome_of(plan).name}: a statistic z beyond the boundary in brackets shows an effect. If a look has "
+        f"another share, its boundary follows from that.{among}"
     )
 
 
@@ -69,6 +69,10 @@ def _roles(plan: Plan) -> list[list[str]]:
     said = {arm: f" (written {', '.join(map(repr, values))})" for arm, values in others.items()}
     arms = ", ".join(f"{name}{said.get(name, '')}: {share:.4g}" for name, share in plan.arms.items())
     rows = [[plan.arm, "arm", f'{arms}; "{plan.control}" is the control arm']]
+    if plan.federated is not None:
+        for site, shares in plan.federated.probabilities.items():
+            rows.append([site, "site", "; ".join(f"{arm}: {share:.4g}" for arm, share in shares.items())])
+        rows += [[site, "site", f"counts as {other}"] for site, other in plan.federated.joined.items()]
     for outcome in plan.outcomes:
         compared = [
             f"compared by its {outcome.level}",

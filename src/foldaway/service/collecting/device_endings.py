@@ -206,7 +206,7 @@ class DeviceEndings:
         effects, records, late = None, whole.trial.n, 0
         if exact is not None:
             now = exact
-            looks, unless_looked = last_looks(self._store, plan, lambda: now)
+            looks, unless_looked = last_looks(self._store, plan, lambda: now, sum(whole.devices))
             exact = replace(exact, looks=looks)
             candidate = candidate_of(whole, seen.devices, published, looks)
             told, unless_told = self._answers.final(plan, candidate)

@@ -134,7 +134,8 @@ class DeviceTrials:
 
     def _looks(self, plan: Plan, whole: ServerShare, devices: Devices) -> tuple[Look, ...]:
         """The planned looks that were taken, after the one that is due."""
-        return looks_of(self._store, plan, lambda: mode_of(plan).results(whole, devices, None, OWN)[0])
+        results = mode_of(plan).results
+        return looks_of(self._store, plan, lambda: results(whole, devices, None, OWN)[0], sum(whole.devices))
 
     def _answerable(self, plan: Plan) -> Situation:
         """Where a trial stands, if there can be effects."""
