@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from foldaway.federated.modes.site_exits import at_the_middle, told_exits
+from foldaway.federated.modes.site_groups import neighbours, regrouped
 from foldaway.inference.intervals import critical
 from foldaway.inference.levels import difference_of
 from foldaway.inference.reading.survival import levels_from
@@ -37,7 +39,8 @@ _TOGETHER = 50
 class Design(NamedTuple):
     """Units, their exits on average, the variance of their frailty, the share of units that are treated, and strata.
 
-    With strata, each has hazards and a share of its own.
+    With strata, each has hazards and a share of its own. If each is a site, `least` units of every arm are in each of
+    its groups, and leave in each stretch of time; it may have sent before, after half of the units.
     """
 
     units: int
@@ -45,6 +48,8 @@ class Design(NamedTuple):
     frailty: float = 0.0
     treated: float = 0.5
     strata: int = 1
+    least: int | None = None
+    sendings: int = 1
 
     @property
     def shares(self) -> Floats:
@@ -59,13 +64,16 @@ class Design(NamedTuple):
 
     @property
     def clustered(self) -> bool:
-        """Whether units have several exits, so that errors are by group."""
-        return self.exits > 1
+        """Whether errors are by group: units have several exits, or sites send groups."""
+        return self.exits > 1 or self.least is not None
 
     @property
     def what(self) -> str:
         """In words."""
         strata = f" in {self.strata} strata" if self.strata > 1 else ""
+        if self.least is not None:
+            sent = "" if self.sendings == 1 else ", sent twice"
+            return f"{self.units:,} exits at {self.strata} sites, at least {self.least} in a stretch{sent}"
         if not self.clustered:
             return f"{self.units:,} exits{strata}"
         alike = f", frailty of variance {self.frailty:g}" if self.frailty else ", without frailty"
@@ -84,6 +92,10 @@ DESIGNS = (
     Design(300, strata=3),
     Design(1_000, strata=20),
     Design(300, 3, 0.5, strata=3),
+    Design(600, strata=3, least=5),
+    Design(600, strata=3, least=10),
+    Design(600, strata=3, least=5, sendings=2),
+    Design(2_000, strata=5, least=10),
 )
 
 
@@ -122,7 +134,24 @@ def histograms(design: Design, ratio: float, trials: int, rng: np.random.Generat
     shape = trials, design.strata, 2, groups, OUTCOME.binning.number
     cell = (np.arange(trials)[:, None] * design.strata + stratum[unit]) * 2 + treated
     place = (cell * groups + group) * shape[-1] + bins
-    return np.bincount(place.ravel(), minlength=int(np.prod(shape))).reshape(shape).astype(np.float64)
+    counts = np.bincount(place.ravel(), minlength=int(np.prod(shape))).reshape(shape).astype(np.float64)
+    if design.least is not None:
+        for trial in counts:
+            for site, held in enumerate(trial):
+                trial[site] = as_sent(design, held, rng)
+    return counts
+
+
+def as_sent(design: Design, counts: Floats, rng: np.random.Generator) -> Floats:
+    """A site's exits by arm, group and bin, in the groups and at the times that it sends."""
+    assert design.least is not None
+    groups, before = counts.shape[1], np.empty((0, len(counts), counts.shape[-1]))
+    if design.sendings > 1:
+        half = rng.binomial(counts.astype(int), 0.5).astype(np.float64)
+        before = told_exits(half, before, design.least).sum(axis=1)[None]
+    place = neighbours(counts.sum(axis=-1).astype(np.int64), design.least)
+    dealt = (rng.integers(groups) + place * groups // (int(place[-1]) + 1)) % groups
+    return regrouped(at_the_middle(told_exits(counts, before, design.least)), dealt)
 
 
 def difference(design: Design, ratio: float) -> float:
@@ -140,6 +169,7 @@ def difference(design: Design, ratio: float) -> float:
 def study(design: Design, ratio: float, trials: int, seed: int) -> Found:
     """One design."""
     strata = [design.strata] if design.strata > 1 else []
+    strata += [] if design.least is None else [design.least, design.sendings]
     rng = np.random.default_rng([seed, design.units, int(100 * design.frailty), int(100 * design.treated), *strata])
     effect, seen = difference(design, ratio), []
     for start in range(0, trials, _TOGETHER):
@@ -182,7 +212,8 @@ def findings(cells: dict[tuple[Design, float], Found], trials: int) -> Findings:
         constant hazard, which a unit's frailty (gamma, mean 1) multiplies; follow-up ends at 1, when about
         {100 * np.exp(-HAZARD):.0f} % of the control are left, and for many before, at random. Units have unequal
         numbers of exits. Strata have hazards {_listed(LEVELS)} times as high by turns, and
-        {_listed(f"{100 * share:.0f} %" for share in SHARES)} of their units are treated. Each trial was counted in
+        {_listed(f"{100 * share:.0f} %" for share in SHARES)} of their units are treated; so of sites, which send exits
+        at the middle of stretches of time in which enough of every arm have left. Each trial was counted in
         {bins} bins, by arm for independent exits and by arm and
         {MOST_GROUPS} groups for units, and read as `fa.Survival` reads it. The true difference of the restricted means
         is that of times that are not rounded to bins. Intervals are at 95 %; with {trials:,} trials a share of 95 % is

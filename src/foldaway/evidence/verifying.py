@@ -209,7 +209,7 @@ _EVENTS = {
 _SOLVED = {
     NOBODY: "nobody's values could be worked out",
     WITH_KEYS: "some people's values could be worked out by whoever had the secret key and all identifiers",
-    SOME: "some people's values could be worked out by whoever read the tallies in the clear",
+    SOME: "some people's values could be worked out by whoever read the tallies in the clear (they were encrypted)",
 }
 
 
