@@ -232,7 +232,7 @@ def test_the_papers_of_a_site_say_what_it_sends_and_keeps(served: Served, tmp_pa
     told = served.ask("GET", f"{trial.path}/effects", reader).json()["effects"]
     assert told["baseline"]
     assert "Sites that have reported: Aarhus 400 units." in told["notes"]
-    assert "The largest share of an arm's records that came from one device or site: 100 %." in told["notes"]
+    assert "The largest share of an arm's records that came from one site: 100 %." in told["notes"]
     assert told["looks"]
     assert all(arm.get("z") is None for look in told["looks"] for arm in look["arms"])
     assert "Devices cannot take part." in papers

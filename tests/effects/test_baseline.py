@@ -12,7 +12,7 @@ import pytest
 import foldaway as fa
 from commands import foldaway
 from foldaway.effects.read_flow import at_the_end
-from foldaway.errors import PlanError, RecordError, StateError
+from foldaway.errors import PlanError
 from foldaway.plan import Flow
 from plans import replaced
 
@@ -53,7 +53,10 @@ def patients(n: int = 1_500, seed: int = 5) -> pd.DataFrame:
     return rows
 
 
-def folded(plan: fa.Plan, rows: pd.DataFrame, key: bytes | None = bytes(16)) -> fa.Trial:
+KEY = bytes(16)
+
+
+def folded(plan: fa.Plan, rows: pd.DataFrame, key: bytes | None = KEY) -> fa.Trial:
     trial = fa.Trial(plan, key=key)
     for start in range(0, len(rows), 400):
         trial.fold(rows.iloc[start : start + 400])
@@ -203,22 +206,25 @@ def test_a_level_that_few_have_and_every_identifier_are_others() -> None:
 
 
 @pytest.mark.parametrize(("column", "wrong"), [("age", "sixty"), ("age", True), ("sex", 1.0)])
-def test_a_column_of_numbers_and_text_is_refused_or_its_records_are_left_out(column: str, wrong: Any) -> None:
-    rows = free_rows()
-    mixed = [{**row, column: wrong} if place < 5 else row for place, row in enumerate(rows[:50].to_dict("records"))]
-    trial = folded(FREE, rows)
-    before = trial.exchanged()
-    with pytest.raises(RecordError, match=f"{column}: 5 (text among numbers|number among text)") as refused:
-        trial.fold(mixed)
-    assert "sixty" not in str(refused.value)
-    assert trial.exchanged() == before
-    tolerant = folded(replaced(FREE, drop_limit=0.2), rows)
-    tolerant.fold(mixed)
-    assert (tolerant.dropped.total, tolerant.n) == (5, len(rows) + 45)
-    other = fa.Trial(FREE, key=bytes(16))
-    other.fold([row for row in mixed if row[column] == wrong])
-    with pytest.raises(StateError, match=f"{column!r} of `baseline` has numbers in some"):
-        trial.merge(other)
+def test_a_column_is_of_what_more_records_have_whatever_comes_first(column: str, wrong: Any) -> None:
+    """Values of the other kind count as missing: no batch, order or merge decides, and no record is left out."""
+    rows = free_rows().to_dict("records")
+    mixed = [{**row, column: wrong} if place < 5 else row for place, row in enumerate(rows)]
+    without = [{**row, column: None} if place < 5 else row for place, row in enumerate(rows)]
+    expected = folded(FREE, pd.DataFrame(without)).effects().baseline
+    whole, backwards, parts = fa.Trial(FREE, key=KEY), fa.Trial(FREE, key=KEY), fa.Trial(FREE, key=KEY)
+    whole.fold(mixed)
+    backwards.fold(mixed[::-1])
+    parts.fold(mixed[:1])
+    other = fa.Trial(FREE, key=KEY)
+    other.fold(mixed[1:])
+    merged = fa.Trial.loads(parts.merge(other).exchanged(), FREE, key=KEY)
+    for trial in (whole, backwards, merged):
+        assert (trial.n, trial.dropped.total) == (len(rows), 0)
+        found = trial.effects().baseline
+        assert [(row.column, row.level, row.arm, row.n, row.missing, row.count) for row in found] == [
+            (row.column, row.level, row.arm, row.n, row.missing, row.count) for row in expected
+        ]
 
 
 def test_a_state_of_before_text_was_counted_loads() -> None:

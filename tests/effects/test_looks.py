@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -248,6 +249,26 @@ def test_the_other_outcomes_inform() -> None:
     trial.fold(records(plan, 520, 1, 0.9) | {"z": np.random.default_rng(2).normal(size=520)})
     trial.look()
     assert [each.verdict for each in trial.effects().verdicts()] == ["stop for benefit", "no verdict"]
+
+
+def test_others_are_told_how_far_a_trial_is_at_the_least() -> None:
+    plan = plan_of()
+    assert [trial_of(plan, n, 0.0).look().told().fraction for n in (520, 600, 994)] == [0.5, 0.6, 0.95]
+
+
+def test_at_the_end_nothing_goes_on() -> None:
+    trial = trial_of(plan_of(), 620, 0.0)
+    trial.look()
+    (comparison,) = replace(trial.effects(), final=True).verdicts()
+    assert comparison.verdict == "not shown"
+
+
+def test_what_is_shown_of_an_outcome_without_a_better_side_is_no_decision() -> None:
+    trial = trial_of(plan_of(outcomes=["y"]), 990, -0.9)
+    trial.look()
+    assert "shown to be lower, with 99 % of the planned information; the plan does not say which way is better" in (
+        " ".join(trial.effects().to_string().split())
+    )
 
 
 def test_others_are_told_words_and_no_statistic() -> None:

@@ -49,6 +49,27 @@ def test_what_is_drawn_is_what_was_found(estimators: bool) -> None:
     figure.savefig(BytesIO(), format="svg")
 
 
+def test_survival_outcomes_have_their_curves_below() -> None:
+    arms, chance = {"a": 0.5, "b": 0.5}, np.random.default_rng(2)
+    outcomes: list[Any] = [fa.Survival("days", "gone_$x", until=20, bins=20), "y"]
+    trial = fa.Trial(fa.Plan(name="s", arm="g", arms=arms, outcomes=outcomes))
+    days = np.ceil(chance.exponential(12, 400))
+    rows = {"g": ["a", "b"] * 200, "days": np.minimum(days, 20), "gone_$x": days <= 20, "y": chance.normal(size=400)}
+    trial.fold(rows)
+    effects = trial.effects()
+    figure = effects.plot()
+    forest, plain, curves = figure.axes
+    assert [each.get_title("left") for each in (forest, plain)] == ["mean days within 20", "y"]
+    assert curves.get_title("left") == "Survival curves: days"
+    (shown,) = effects.curves
+    for line, each in zip(curves.lines, shown.curves, strict=True):
+        drawn = dict(zip(np.asarray(line.get_xdata()), np.asarray(line.get_ydata()), strict=True))
+        assert {time: drawn[time] for time in shown.times} == dict(zip(shown.times, each.survival, strict=True))
+        assert line.get_label() == each.arm
+    figure.savefig(BytesIO(), format="svg")
+    assert len(effects.filter(outcome="y").plot().axes) == 1
+
+
 def test_axes_of_ones_own() -> None:
     effects = case("many").effects()
     figure = Figure()

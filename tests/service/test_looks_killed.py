@@ -97,9 +97,10 @@ def wrong(plan: fa.Plan, answers: Sequence[Answer], final: tuple[Look, ...]) -> 
     assert plan.looks is not None
     taken = max((each.looks for each in answers if each.exact), key=len)
     found = []
+    final = told(final)  # at the end others are told what a look came to
     for exact, all_looks in ((True, taken), (False, final)):
         some = sorted((each for each in answers if each.exact == exact), key=lambda each: each.had)
-        if any(each.looks != all_looks[: len(each.looks)] for each in some):
+        if any((each.looks if exact else told(each.looks)) != all_looks[: len(each.looks)] for each in some):
             found.append("a look that was told has changed")
         for each in some:
             if any(len(before.looks) > len(each.looks) for before in some if before.had < each.asked):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -49,7 +50,14 @@ _NO_UNITS = (
 _TOGETHER = "it is withheld together with smaller levels, which could otherwise be worked out from it and the whole."
 
 
-def by_segment(plan: Plan, tallies: Grouped, door: Door, sites: Mapping[str, Grouped]) -> list[BySegment]:
+class SiteTallies(NamedTuple):
+    """What a site has sent, and how many units it has, by arm."""
+
+    tallies: Grouped
+    units: Sequence[int]
+
+
+def by_segment(plan: Plan, tallies: Grouped, door: Door, sites: Mapping[str, SiteTallies]) -> list[BySegment]:
     """For every segment, outcome and arm the effects by level, p-values corrected for there being several.
 
     Args:
@@ -71,17 +79,23 @@ def by_segment(plan: Plan, tallies: Grouped, door: Door, sites: Mapping[str, Gro
         for place, (column, segment) in enumerate(zip(plan.segments, tallies.segments, strict=True))
         for outcome in plan.outcomes
         if plan.federated is None or outcome.binning is None  # sites send no histograms by level
-        for each in _by_level(plan, column, segment, outcome, door, partial(_sites_of, sites, place))
+        for each in _by_level(plan, column, segment, outcome, door, partial(_reading, segment, place, sites))
     ]
     return list(_adjusted(plan, found, door))
 
 
-def effects_by_site(plan: Plan, sites: SegmentTallies[Grouped], door: Door) -> Iterator[BySegment]:
+def effects_by_site(plan: Plan, sites: Mapping[str, SiteTallies], door: Door) -> Iterator[BySegment]:
     """For every outcome and arm the effects by site, read as the levels of a segment are, and the mean over sites.
 
     The mean comes from the numbers that are told of sites, so it says no more than they do.
     """
-    found = [each for outcome in plan.outcomes for each in _by_level(plan, SITE, sites, outcome, door)]
+    segment = side_by_side(sites)
+
+    def reading(site: str) -> SumsRead:
+        own = SumsRead.of(segment.level(site))
+        return own._replace(of_group=plan.privacy.smallest_cell, units=sites[site].units)
+
+    found = [each for outcome in plan.outcomes for each in _by_level(plan, SITE, segment, outcome, door, reading)]
     for each in _adjusted(plan, found, door):
         known = [(row.estimate, row.std_error) for row in each.effects if row.reliable and row.std_error]
         y, error = np.array(known, dtype=np.float64).reshape(-1, 2).T
@@ -89,11 +103,16 @@ def effects_by_site(plan: Plan, sites: SegmentTallies[Grouped], door: Door) -> I
         yield msgspec.structs.replace(each, random=random)
 
 
-def _sites_of(sites: Mapping[str, Grouped], place: int, level: str) -> SegmentTallies[Grouped] | None:
-    """A level's tallies by site, of those sites that have sent some; None if there are none."""
-    parts = {site: held.segments[place].level(level) for site, held in sites.items()}
+def side_by_side(sites: Mapping[str, SiteTallies]) -> SegmentTallies[Grouped]:
+    """The sites as the levels of a segment."""
+    return side_by_side_of({site: sent.tallies for site, sent in sites.items()})
+
+
+def _reading(segment: SegmentTallies[Grouped], place: int, sites: Mapping[str, SiteTallies], level: str) -> SumsRead:
+    """A level, whose arms are compared within the sites that have sent it, if there are sites."""
+    parts = {site: sent.tallies.segments[place].level(level) for site, sent in sites.items()}
     there = {site: part for site, part in parts.items() if part.n}
-    return side_by_side_of(there) if there else None
+    return SumsRead.of(segment.level(level)).within_sites(side_by_side_of(there) if there else None)
 
 
 def _by_level(
@@ -102,15 +121,12 @@ def _by_level(
     segment: SegmentTallies[Grouped],
     outcome: Outcome,
     door: Door,
-    sites: Callable[[str], SegmentTallies[Grouped] | None] = lambda level: None,
+    reading_of: Callable[[str], SumsRead],
 ) -> Iterator[BySegment]:
-    """One outcome's, for every arm; with the tallies of a level by site, if effects are compared within sites."""
+    """One outcome's, for every arm."""
     of_group = plan.privacy.smallest_cell if column is SITE else None
     levels = sorted(level for level in segment.levels if sum(segment.level(level).counts))
-    readings = {
-        level: SumsRead.of(segment.level(level))._replace(of_group=of_group).within_sites(sites(level))
-        for level in levels
-    }
+    readings = {level: reading_of(level) for level in levels}
     rows = {
         level: _leading([row_from(plan, each) for each in door.found(reading.found_of(outcome))])
         for level, reading in readings.items()

@@ -28,6 +28,7 @@ Choice = Literal["ship", "do not ship", "not yet", "undecided"]
 
 _HELD = ("not worse", "alike", "better", "worse within margin")
 _MOST_NAMED = 3
+_NO_BETTER = "the plan does not say which way is better"
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +100,7 @@ def _choose(effects: Findings, said: Sequence[Verdict], records_per_day: float |
     if not deciding:
         shown = [f"{each.label} is {each.shown}" for each in said if each.decided and _counts(effects, each)]
         what = joined(shown[:_MOST_NAMED]) if shown else "nothing is shown to differ" + " yet" * (not effects.final)
-        return "undecided", f"{what}; the plan does not say which way is better"
+        return "undecided", f"{what}; {_NO_BETTER}"
     if effects.looks and deciding[0].verdict != NONE:
         return _at_looks(effects, deciding[0])
     if harmed := [each for each in deciding if each.shown == HARMED and _counts(effects, each)]:
@@ -140,7 +141,7 @@ def _at_looks(effects: Findings, said: Verdict) -> tuple[Choice, str]:
         case "stop for harm":
             return "do not ship", f"{name} is shown to be worse, {share}"
         case "stop, it is higher" | "stop, it is lower" as word:
-            return "undecided", f"{name} is shown to be {word.split()[-1]}, {share}"
+            return "undecided", f"{name} is shown to be {word.split()[-1]}, {share}; {_NO_BETTER}"
         case "stop for futility":
             return "do not ship", f"going on is futile, since a benefit in {name} is unlikely to be shown, {share}"
         case "go on" if not effects.final:

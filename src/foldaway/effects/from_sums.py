@@ -60,6 +60,7 @@ class SumsRead(NamedTuple):
         why: Why outcomes are not adjusted; empty if they are.
         shares: By site, where these are the strata, the arms' probabilities.
         of_group: How many units a group certainly has, if it has any; None if that is for the plan to say.
+        units: How many units there are, by arm, where they are counted.
         once_more: Of a release, the same with as much noise once more, again and again: how much of the error is noise.
         exits: By stratum or site, the histograms of exits, the arms side by side; none if the plan has no strata.
     """
@@ -71,6 +72,7 @@ class SumsRead(NamedTuple):
     once_more: Sequence[SumsRead] = ()
     shares: Floats | None = None
     of_group: int | None = None
+    units: Sequence[int] | None = None
     exits: tuple[Histogram, ...] = ()
 
     def within_sites(self, sites: SegmentTallies[Grouped] | None) -> SumsRead:
@@ -283,10 +285,21 @@ class SumsRead(NamedTuple):
         for each in (ones, everyone - ones):
             some = each > _BINARY * np.maximum(everyone, 1)
             people = np.where(some, each, 0.0).sum(axis=1) * np.nan_to_num(records)
-            people = np.minimum(people, some.sum(axis=1)) if self.plan.grouped else people
+            people = self._units_among(people, some.sum(axis=1)) if self.plan.grouped else people
             if min(people[0], people[arm]) < self.plan.privacy.smallest_cell * (1 - _BINARY):
                 return True
         return False
+
+    def _units_among(self, records: Floats, groups: Floats) -> Floats:
+        """How many units so many records by arm, in so many groups, are of at the least.
+
+        One for each group; and where units are counted, all records but those that are not their unit's first.
+        """
+        fewest = np.minimum(records, groups)
+        if self.units is None:
+            return fewest
+        further: Floats = self.plain.records.sum(axis=1) - np.asarray(self.units)
+        return np.maximum(fewest, records - further)
 
     def _carrying(self, outcome: Outcome) -> tuple[Floats | None, Floats]:
         """By arm and group, the weight of records that carry an outcome, None where all may, and that of all records.

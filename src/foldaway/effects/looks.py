@@ -206,6 +206,38 @@ def _with_ends(
     )
 
 
+def told_at_the_end(effects: Findings, looks: Sequence[Look]) -> list[Look]:
+    """Looks as others are told them once the trial has ended, with what stage-wise ordering makes of the told rows.
+
+    So they say no more than the rows do. An arm that was decided at an earlier look, or whose told row would not be
+    found what it was found, has words alone.
+
+    Args:
+        effects: The effects, as others are told.
+        looks: The looks that were taken.
+    """
+    told = [each.told() for each in looks]
+    if not looks:
+        return told
+    rows = {each.lead.arm: each.lead for each in comparisons(effects) if each.outcome == looks[-1].outcome}
+    arms = [_told_with_ends(effects.plan, looks, each, rows.get(each.arm)) for each in looks[-1].arms]
+    return [*told[:-1], msgspec.structs.replace(told[-1], arms=tuple(arms))]
+
+
+def _told_with_ends(plan: Plan, looks: Sequence[Look], look: ArmLook, row: Effect | None) -> ArmLook:
+    """The arm's part of the last look."""
+    design, told = design_of(plan), ArmLook(arm=look.arm, found=look.found)
+    before = [each for earlier in looks[:-1] if (each := earlier.of(look.arm)) is not None]
+    if look in before or look.found == GO_ON or row is None or not row.reliable:
+        return told
+    test = _test(plan, row)
+    uppers = [math.inf if each.upper is None else each.upper for each in (*before, look)]
+    beyond = test.z >= uppers[-1] or (design.two_sided and test.z <= -uppers[-1])
+    if beyond != (look.found in SHOWN):
+        return told
+    return _with_ends(plan, design, told, test, [each.fraction for each in looks], Bounds(uppers, []))
+
+
 def look_sentences(effects: Findings) -> list[str]:
     """The looks that were taken and when the next one is due, each in a sentence."""
     plan = effects.plan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import msgspec
@@ -26,6 +27,10 @@ GO_ON: Found = "go on"
 
 SHOWN = (BENEFIT, HARM, HIGHER, LOWER)
 """What is found for good: no later look takes it back."""
+
+
+# Three fifths of the information are twelve steps, whatever the order of a division was.
+_ROUNDING = 1e-9
 
 
 class ArmLook(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +87,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
         return next((each for each in self.arms if each.arm == arm), None)
 
     def told(self) -> Look:
-        """As others are told: the words alone, and how far the trial was, coarsely."""
+        """As others are told: the words alone, and how far the trial was at the least, in steps of 5 %."""
         arms = tuple(ArmLook(arm=each.arm, found=each.found) for each in self.arms)
-        share, spent = round(self.fraction, 1), round(self.spent, 3)
+        share, spent = math.floor(20 * self.fraction + _ROUNDING) / 20, round(self.spent, 3)
         return Look(outcome=self.outcome, fraction=share, spent=spent, last=self.last, arms=arms)

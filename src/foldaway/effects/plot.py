@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from foldaway.effects.effect import Effect, has_anytime, margins_of
 from foldaway.effects.findings import Findings
 from foldaway.effects.headline import comparisons
+from foldaway.effects.plot_curves import HEIGHT, draw_curves
 from foldaway.errors import instead_of, not_installed
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ _LINE = 0.17
 def forest(effects: Findings, axes: Axes | None = None, *, estimators: bool = False) -> Figure:
     """Findings with their intervals: a dot, a bar for a single look, a thin line for any number of looks.
 
-    No window opens, and nothing of matplotlib's global state changes: works without a screen.
+    Below are the curves of survival outcomes. No window opens, and nothing of matplotlib's global state changes: works
+    without a screen.
 
     Args:
         effects: What to draw; filter them first for less.
@@ -58,12 +60,17 @@ def forest(effects: Findings, axes: Axes | None = None, *, estimators: bool = Fa
             raise ValueError("one pair of axes can show only one outcome: effects.filter(outcome=...).plot(axes).")
         figure = axes.get_figure(root=True)
         assert figure is not None  # axes are always somewhere
-        targets = [axes]
-    else:
-        figure = panels([_height(title, rows, estimators) for title, rows in shown])
-        targets = list(figure.axes)
-    for target, (title, rows) in zip(targets, shown, strict=True):
+        _draw(axes, *shown[0], effects.confidence, estimators)
+        return figure
+    outcomes = {row.outcome for row in effects.rows}
+    curves = [each for each in effects.curves if each.curves and each.outcome in outcomes]
+    heights = [_height(title, rows, estimators) for title, rows in shown]
+    figure = panels([*heights, *(HEIGHT for _ in curves)])
+    forests, below = figure.axes[: len(shown)], figure.axes[len(shown) :]
+    for target, (title, rows) in zip(forests, shown, strict=True):
         _draw(target, title, rows, effects.confidence, estimators)
+    for target, each in zip(below, curves, strict=True):
+        draw_curves(target, effects.plan, each, effects.confidence)
     return figure
 
 

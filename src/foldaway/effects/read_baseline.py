@@ -16,7 +16,7 @@ from foldaway.effects.baseline import BaselineRow, BaselineTable
 from foldaway.effects.door import Door
 from foldaway.inference.rounding import ENOUGH_CARRIERS, coarse_error, coarseness, round_count, to_steps
 from foldaway.plan import Plan
-from foldaway.tallies.baseline import Baseline
+from foldaway.tallies.baseline import BaselineTallies
 from foldaway.tallies.sums import Sums
 
 # Squares that are the sums themselves, up to rounding, are of zeros and ones.
@@ -26,7 +26,7 @@ Cell = tuple[str, str, str]
 """A column, its level and an arm."""
 
 
-def baseline_of(plan: Plan, held: Baseline | None, door: Door) -> BaselineTable:
+def baseline_of(plan: Plan, held: BaselineTallies | None, door: Door) -> BaselineTable:
     """The table from what is held for it; for others rounded, and withheld where it would be of few."""
     if held is None:
         return BaselineTable()

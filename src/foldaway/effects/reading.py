@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from foldaway.effects.by_segment import by_segment, effects_by_site
+from foldaway.effects.by_segment import SiteTallies, by_segment, effects_by_site, side_by_side
 from foldaway.effects.checks import Checks, assembled
 from foldaway.effects.door import OWN, Door
 from foldaway.effects.effect import Effect
@@ -28,7 +28,6 @@ from foldaway.plan import Plan
 from foldaway.plan.vocabulary import ERRORS, ESTIMATORS
 from foldaway.records.faults import Faults
 from foldaway.tallies import Grouped, Held, against, arms_of, grouped_of
-from foldaway.tallies.segment import side_by_side_of
 
 
 def read_effects(
@@ -60,7 +59,7 @@ def effects_of(
     moments: MomentsRead | None = None,
     units: Mapping[str, int] | None = None,
     notes: Iterable[str] = (),
-    sites: Mapping[str, Grouped] | None = None,
+    sites: Mapping[str, SiteTallies] | None = None,
 ) -> Effects:
     """Every effect that sums and moments hold, and the checks.
 
@@ -72,14 +71,15 @@ def effects_of(
         moments: The moments of the arms, if there are some.
         units: How many units there are, by arm, where they are counted.
         notes: What else there is to say about the records.
-        sites: The same sums by site, if effects are compared within sites.
+        sites: What each site has sent, if effects are compared within sites.
 
     Raises:
         Unreleased: The plan has a `release`, and these are the exact tallies.
     """
     moments = moments if moments is not None and moments.arms else None
-    by_site = None if not sites else side_by_side_of(sites)
-    reading = None if sums is None else _reading(plan, sums).within_sites(by_site)
+    reading = None if sums is None else _reading(plan, sums).within_sites(side_by_side(sites) if sites else None)
+    if reading is not None and units is not None:
+        reading = reading._replace(units=list(units.values()))
     door = OWN if sums is not None and sums.released else door  # noise hides more than rounding would
     found = [*([] if reading is None else reading.found()), *([] if moments is None else moments.found())]
     rows = [row_from(plan, each) for each in door.found(sorted(found, key=partial(_place, plan)))]
@@ -108,8 +108,8 @@ def effects_of(
     effects = replace(effects, joint=_joint(effects, reading, door))
     if checks.excess:
         return effects
-    segments = [] if by_site is None else effects_by_site(plan, by_site, door)
-    parts = [*segments, *by_segment(plan, reading.tallies, door, sites or {})]
+    by_site = effects_by_site(plan, sites, door) if sites else []
+    parts = [*by_site, *by_segment(plan, reading.tallies, door, sites or {})]
     return replace(effects, curves=list(curves_of(reading, door)), segments=parts)
 
 

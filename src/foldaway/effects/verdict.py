@@ -173,7 +173,9 @@ def _at_looks(effects: Findings, row: Effect) -> Word:
     """What the last planned look has found; the other outcomes have no verdict."""
     last = effects.looks[-1] if effects.looks else None
     found = last.of(row.arm) if last is not None and last.outcome == row.outcome else None
-    return NONE if found is None else found.found
+    if found is None:
+        return NONE
+    return UNSHOWN if found.found == GO_ON and effects.final else found.found
 
 
 def _why_at_looks(effects: Findings, row: Effect, word: Word) -> str | None:

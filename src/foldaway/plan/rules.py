@@ -299,6 +299,11 @@ def _segments_of_sites(plan: Analysis) -> Iterator[str]:
             "`segments` in a federated plan cannot be combined with `strata`: leave out `strata`, and effects compare "
             "the arms within sites; or make the column of the strata a segment."
         )
+    if len(plan.segments) > 1:
+        yield (
+            "a federated plan has at most one segment: from the sums of several, those of a few units could be worked "
+            "out. Choose one, or combine them in a column of its own."
+        )
     if plan.unlisted:
         yield f"list the `levels` of the segment {_listed(plan.unlisted)}: sites do not know each other's."
 

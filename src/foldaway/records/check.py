@@ -21,11 +21,8 @@ from foldaway.records.values import (
     BEYOND,
     LEVEL,
     NAN,
-    NEITHER,
     NULL,
     NUMBER,
-    NUMBER_AMONG_TEXT,
-    TEXT_AMONG_NUMBERS,
     WRONG_TYPE,
     Codes,
     Mask,
@@ -41,8 +38,9 @@ from foldaway.records.values import (
     weights,
 )
 
-# Names beyond these, in one batch of a segment whose levels the plan does not list, are those of no level.
-_MOST_LEVELS = 100
+MOST_LEVELS = 100
+"""A segment whose levels the plan does not list has no more of them in one process, nor has a text characteristic."""
+
 TOO_MANY = "more records of a unit than the plan allows"
 
 
@@ -53,7 +51,6 @@ def check(
     text: bool = False,
     ragged: int = 0,
     key: bytes | None = None,
-    kinds: Mapping[str, int] | None = None,
 ) -> tuple[Batch, Faults]:
     """The batch of good records, and the faults of those left out.
 
@@ -63,15 +60,13 @@ def check(
         text: Whether numbers may come as text, as in CSV.
         ragged: Lines that could not even be read as records, counted by whoever read them.
         key: What gives the records their keyed numbers, for plans that need them.
-        kinds: Of characteristics whose levels the plan does not list, what earlier records had there, if they had
-            anything: `NUMBER` or `LEVEL`.
 
     Raises:
         RecordError: The batch is refused whole: a column is missing, or, unless the plan drops faulty
             records, some record is faulty. The message has counts by column and rule, and no values.
     """
     columns, n, others = columns_of(data, _wanted(plan), plan.lackable | plan.shown_alone)
-    checked = attempt(lambda: _Checked(plan, columns, n, text, kinds))
+    checked = attempt(lambda: _Checked(plan, columns, n, text))
     faults = checked.faults(ragged + others)
     if faults and not plan.drops:
         first = int(checked.faulty.argmax()) if checked.faulty.any() else None
@@ -88,9 +83,7 @@ def _wanted(plan: Plan) -> list[str]:
 class _Checked:
     """A batch's columns as numbers and codes, and what is wrong with them."""
 
-    def __init__(
-        self, plan: Plan, columns: dict[str, Column], n: int, text: bool, known: Mapping[str, int] | None = None
-    ) -> None:
+    def __init__(self, plan: Plan, columns: dict[str, Column], n: int, text: bool) -> None:
         self.plan = plan
         self.n = n
         self.masks: dict[str, Masks] = {}
@@ -117,7 +110,7 @@ class _Checked:
             self.masks.setdefault(name, masks)  # a fixed effect has been taken already
             self.inverse = self._inverse()
         self.segments = [self._segment(name, columns[name]) for name in plan.segments]
-        self.known, self.characteristics = known or {}, list[tuple[Sequence[str], NDArray[Any]] | None]()
+        self.characteristics: list[tuple[Sequence[str], NDArray[Any]] | None] = []
         self.baseline = [each for name in plan.baseline for each in self._traits(name, columns[name], text)]
         self.unit = None
         self.identifiers: dict[str, pa.Array] = {}
@@ -163,23 +156,19 @@ class _Checked:
         return made
 
     def _characteristic(self, name: str, column: Column, text: bool) -> Floats:
-        """A column of numbers or of text, as its first value is; the numbers, NaN where there is none.
+        """A column of numbers or of text, whichever more records have; the numbers, NaN where there is none.
 
         Of text it takes the levels, and each record's place among them: -1 is beyond the most, -2 is none.
         """
         found = kinds(column, text=text)
-        there = found[(found == NUMBER) | (found == LEVEL)]
-        kind = self.known.get(name) or (there[0] if len(there) else NUMBER)
-        mixed = {TEXT_AMONG_NUMBERS: found == LEVEL} if kind == NUMBER else {NUMBER_AMONG_TEXT: found == NUMBER}
-        self.masks[name] = broken({WRONG_TYPE: found == NEITHER, **mixed})
-        if kind == LEVEL:
-            levels = levels_in(column, _MOST_LEVELS)
-            level, _ = codes(column, levels, "other")
-            self.characteristics.append((levels, np.where(found == LEVEL, level, -2)))
-            return np.full(self.n, np.nan)
-        self.characteristics.append(None)
+        named = found == LEVEL
+        text_of = None
+        if named.any():
+            levels = levels_in(column, MOST_LEVELS, named)
+            text_of = levels, np.where(named, codes(column, levels, "other")[0], -2)
+        self.characteristics.append(text_of)
         values, masks = numbers(column, text=text)
-        self.masks[name] |= {rule: mask for rule, mask in masks.items() if rule not in (NULL, NAN, WRONG_TYPE)}
+        self.masks[name] = {rule: mask for rule, mask in masks.items() if rule not in (NULL, NAN, WRONG_TYPE)}
         return np.where(found == NUMBER, values, np.nan)
 
     def _inverse(self) -> Floats:
@@ -195,7 +184,7 @@ class _Checked:
         if levels is not None:
             level, masks = codes(column, levels, "unknown level")
         else:
-            levels = levels_in(column, _MOST_LEVELS)
+            levels = levels_in(column, MOST_LEVELS)
             level, masks = codes(column, levels, "other")
             masks.pop("other", None)
         self.masks.setdefault(name, masks)  # a covariate or stratum besides has been taken already

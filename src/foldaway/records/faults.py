@@ -12,7 +12,7 @@ import msgspec
 from foldaway.errors import RecordError, many
 from foldaway.plan.analysis import SLIPS
 from foldaway.records.columns import REFUSED
-from foldaway.records.values import NULL, NUMBER_AMONG_TEXT, TEXT_AMONG_NUMBERS, WRONG_TYPE
+from foldaway.records.values import NULL, WRONG_TYPE
 
 # The name of an arm that is not known; the plan allows no arm with an empty name.
 NO_ARM = ""
@@ -149,12 +149,6 @@ WITHIN = (
 )
 
 
-MIXED = (
-    "A column of `baseline` without `levels` holds either numbers or text, as its first value does; numbers where a "
-    "database sums it. Correct the others, or list its `levels` beside its name in `baseline`."
-)
-
-
 _AS_NUMBERS = (
     "Write a column whose values have the wrong type as numbers: a date as days, a percentage as 0.17, a decimal comma "
     "as a point (1.5), yes and no as 1 and 0. Units, arms and levels are text or whole numbers."
@@ -199,8 +193,6 @@ def _hints(faults: Faults, n: int, *, registered: bool = False) -> list[str]:
         ]
     if any(SEVERAL_ARMS in counts for counts in rules):
         return [WITHIN]
-    if any(rule in counts for counts in rules for rule in (TEXT_AMONG_NUMBERS, NUMBER_AMONG_TEXT)):
-        return [MIXED]
     several = faults.total > SLIPS * n
     setting = f"set drop_limit in the plan {'above their share of all records' if several else f'to {SLIPS:g}'}"
     unknown = [counts[rule] for counts in rules for rule in ("unknown arm", "unknown level") if rule in counts]

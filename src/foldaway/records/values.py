@@ -26,8 +26,6 @@ Scalar = TypeVar("Scalar", np.float64, np.signedinteger[Any])
 NULL, NAN, INFINITE, WRONG_TYPE = "null", "NaN", "infinity", "wrong type"
 TOO_LARGE, NOT_POSITIVE = "too large (over 1e40)", "not positive (over 1e-40)"
 BEYOND = "out of bounds"
-TEXT_AMONG_NUMBERS, NUMBER_AMONG_TEXT = "text among numbers", "number among text"
-
 NOTHING, NUMBER, LEVEL, NEITHER = range(4)
 """What a value of a characteristic without levels is: nothing, as null and NaN are; or what says its column's kind."""
 
@@ -88,13 +86,22 @@ def codes(column: Column, names: Sequence[str], unknown: str) -> tuple[Codes, Ma
     return _by_entry(encoded, lambda entries: _object_codes(entries.to_pylist(), names, unknown))
 
 
-def levels_in(column: Column, most: int) -> list[str]:
+def levels_in(column: Column, most: int, where: Mask | None = None) -> list[str]:
     """The first so many names that a column has, in alphabetical order; of a dictionary, perhaps some that it has not.
+
+    Args:
+        column: The column.
+        most: How many.
+        where: Which of its values to look at; all of them if left out.
 
     Example:
         >>> levels_in(["web", "app", None, "web"], 10)
         ['app', 'web']
     """
+    if where is not None and not where.all():
+        at = np.flatnonzero(where)
+        column = [column[place] for place in at] if isinstance(column, list) else column.take(pa.array(at))
+        column = column if isinstance(column, list) else pc.cast(column, _value_type(column))
     if not isinstance(column, list):
         entries = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
         column = entries.dictionary.to_pylist()

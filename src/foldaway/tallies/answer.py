@@ -24,6 +24,7 @@ from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.plan.outcomes import Binning
 from foldaway.records import Fault, Faults
+from foldaway.records.check import MOST_LEVELS
 from foldaway.records.columns import Column, columns_of
 from foldaway.records.faults import CLIPPED, NO_ARM
 from foldaway.records.values import (
@@ -32,18 +33,17 @@ from foldaway.records.values import (
     NAN,
     NOT_POSITIVE,
     NULL,
-    TEXT_AMONG_NUMBERS,
     TOO_LARGE,
     WRONG_TYPE,
     numbers,
 )
-from foldaway.tallies.baseline import Baseline, traits_shape
+from foldaway.tallies.baseline import BaselineTallies, traits_shape
 from foldaway.tallies.grouped import Grouped
 from foldaway.tallies.histogram import Histogram
 from foldaway.tallies.holding import lean_cells
 from foldaway.tallies.lean import Lean
 from foldaway.tallies.levels import OTHER, identity, marked_name
-from foldaway.tallies.segment import MOST_LEVELS, SegmentTallies
+from foldaway.tallies.segment import SegmentTallies
 from foldaway.tallies.sums import ARRAYS, Sums, SumsShape
 
 TEXTS = ("part", "level")
@@ -58,6 +58,9 @@ BASELINE = "baseline"
 
 HEAD, UNITS, FAULTS, CENTERS = "answer", "units", "faults", "centers"
 """The parts that are no cells."""
+
+TEXT = "text"
+"""The rule by which text in a characteristic without levels is counted: the answer is then refused."""
 
 MARK = 16
 """So many hexadecimal digits of a hash of the plan's fingerprint under the group key tell which key it was."""
@@ -156,7 +159,7 @@ def faults_of(plan: Plan) -> list[tuple[str, str]]:
         if name in listed:
             continue
         absent = () if name in plan.lackable | plan.shown_alone else (NULL, NAN)
-        wrong = TEXT_AMONG_NUMBERS if name in plan.unlisted_characteristics else WRONG_TYPE
+        wrong = TEXT if name in plan.unlisted_characteristics else WRONG_TYPE
         bounded = [CLIPPED if plan.limits[name].beyond == "clip" else BEYOND] if name in plan.limits else []
         own = [domain.rule for domain in plan.domains.get(name, ())]
         rules += [(name, rule) for rule in (*absent, INFINITE, TOO_LARGE, wrong, *own, *bounded)]
@@ -319,14 +322,14 @@ class _Lines:
             strata = replace(strata, histograms=tuple(exits))
         return replace(empty, sums=sums, strata=strata, histograms=tuple(histograms))
 
-    def baseline(self) -> Baseline:
+    def baseline(self) -> BaselineTallies:
         """The sums of the baseline's traits."""
         (part,) = (each for each in parts_of(self.plan) if each.kind == BASELINE)
         assert part.shape is not None
         at = self._of(part.name)
         self._within(self.group[at], part.groups, -1)
         cell = self._within(self.arm[at], len(self.plan.arms))
-        return replace(Baseline.empty(self.plan), sums=self._sums(part.shape, at, cell, self.center_of_traits))
+        return replace(BaselineTallies.empty(self.plan), sums=self._sums(part.shape, at, cell, self.center_of_traits))
 
     @property
     def _strata(self) -> list[str]:
@@ -369,6 +372,13 @@ class _Lines:
         """The faulty records."""
         at, names = self._of(FAULTS), [*self.plan.arms, NO_ARM]
         arms = [names[code] for code in self._within(self.arm[at], len(names) - 1, -1)]
+        text = [place for place, (_, rule) in enumerate(faults_of(self.plan)) if rule == TEXT]
+        if (found := self.values[at][:, text].sum(axis=0)).any():
+            column, _ = faults_of(self.plan)[text[int(found.argmax())]]
+            raise SourceError(
+                f"the column {column!r} of `baseline` has text, whose levels no statement finds; nothing was folded. "
+                "List its `levels` beside its name in the plan, or fold the rows."
+            )
         records = [(arm, int(n)) for arm, n in zip(arms, self.n[at], strict=True) if n]
         reasons = [
             Fault(arm, column, rule, int(count))

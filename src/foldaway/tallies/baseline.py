@@ -18,7 +18,6 @@ from foldaway.keeping.state import Array, decode_part
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.records.batch import Batch
-from foldaway.records.values import LEVEL, NUMBER
 from foldaway.tallies.cells import cell_of, taken
 from foldaway.tallies.group_folding import fold_sums
 from foldaway.tallies.levels import OTHER, OTHERS
@@ -66,7 +65,7 @@ class LevelCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Baseline:
+class BaselineTallies:
     """Sums of the baseline's traits, and its levels. A value: folding and adding give a new one.
 
     Attributes:
@@ -93,21 +92,8 @@ class Baseline:
     @property
     def size(self) -> int:
         """How many numbers are kept."""
-        return sum(each.size for each in self.sums.arrays().values()) + sum(
-            each.cells.records.size for each, kind in zip(self.levels, self._kinds(), strict=True) if kind == LEVEL
-        )
-
-    @property
-    def kinds(self) -> dict[str, int]:
-        """Of the characteristics without levels that some record has, what they are: `NUMBER` or `LEVEL`."""
-        kinds = zip(self.plan.unlisted_characteristics, self._kinds(), strict=True)
-        return {column: kind for column, kind in kinds if kind}
-
-    def _kinds(self) -> list[int]:
-        places = [self.plan.traits.index((column, None)) for column in self.plan.unlisted_characteristics]
-        numbers = [bool(self.sums.counts(place).sum()) for place in places]
-        named = [bool(each.cells.records.sum()) for each in self.levels]
-        return [LEVEL if text else NUMBER if number else 0 for text, number in zip(named, numbers, strict=True)]
+        levels = (each.cells.records for each in self.levels)
+        return sum(each.size for each in (*self.sums.arrays().values(), *(each for each in levels if each.any())))
 
     def fold(self, batch: Batch) -> Self:
         """Take a batch in, whose unlisted levels are marked."""
@@ -119,18 +105,8 @@ class Baseline:
 
     def __add__(self, other: Self) -> Self:
         """Both sets of records."""
-        if (mixed := self.mixed_with(other)) and self.plan.federated is None:  # a coordinator has refused it before
-            raise StateError(
-                f"the column {mixed[0]!r} of `baseline` has numbers in some of these records and text in others, so "
-                "they cannot be added. Correct the others; or, if numbers are names of levels there, list its `levels`."
-            )
         levels = tuple(one.merged(two) for one, two in zip(self.levels, other.levels, strict=True))
         return replace(self, sums=self.sums + other.sums, levels=levels)
-
-    def mixed_with(self, other: Self) -> list[str]:
-        """The characteristics that have numbers in one of both and text in the other."""
-        kinds = self.kinds
-        return [column for column, kind in other.kinds.items() if kinds.get(column, kind) != kind]
 
     def turned(self, plan: Plan, places: Sequence[int]) -> Self:
         """The same under a plan that has its arms in another order."""
@@ -150,12 +126,18 @@ class Baseline:
         return replace(self, levels=tuple(each.pooled() for each in self.levels))
 
     def text_by_level(self) -> dict[str, dict[str, Floats]]:
-        """Of each characteristic of text, how many records have each level that has a name, by arm, or have others."""
-        return {
-            column: {level: segment.level(level).records.sum(axis=1) for level in segment.levels}
-            for column, segment in zip(self.plan.unlisted_characteristics, self.named().levels, strict=True)
-            if self.kinds.get(column) == LEVEL
-        }
+        """Of each characteristic that may be text, how many records have each level that has a name, by arm, or others.
+
+        Nothing of one of which no record has text.
+        """
+        found: dict[str, dict[str, Floats]] = {}
+        for column, segment in zip(self.plan.unlisted_characteristics, self.named().levels, strict=True):
+            for level in segment.levels:
+                counts, name = segment.level(level).records.sum(axis=1), OTHER if level == OTHERS else level
+                if counts.any():
+                    by_level = found.setdefault(column, {OTHER: np.zeros(len(counts))})
+                    by_level[name] = by_level.get(name, 0) + counts
+        return found
 
     def with_text(self, levels: Mapping[str, Mapping[str, Sequence[float]]]) -> Self:
         """The same with so many records that have these levels, by arm, in place of its own."""
@@ -171,19 +153,19 @@ class Baseline:
 
     def by_trait(self) -> dict[Trait, Sums]:
         """The sums of each trait, as if the plan had listed all levels that have a name; the others are one more."""
-        found, kinds, text = dict[Trait, Sums](), self.kinds, self.text_by_level()
+        found, text = dict[Trait, Sums](), self.text_by_level()
         for place, (column, level) in enumerate(self.plan.traits):
-            if kinds.get(column) == LEVEL:
-                found |= _shares(self.sums, column, text[column])
+            by_level = text.get(column, {})
+            if sum(counts.sum() for counts in by_level.values()) > self.sums.counts(place).sum():  # it is one of text
+                found |= _shares(self.sums, column, by_level)
             else:
                 found[column, level] = _of_columns(self.sums, [place])
         return found
 
     def states(self) -> LevelStates:
-        """What is kept of levels; nothing of a characteristic that has numbers."""
+        """What is kept of levels; nothing of a characteristic that has none."""
         return [
-            (list(levels), Array.of(cells.records)) if kind == LEVEL else None
-            for (levels, cells), kind in zip(self.levels, self._kinds(), strict=True)
+            (list(levels), Array.of(cells.records)) if cells.records.any() else None for levels, cells in self.levels
         ]
 
     @classmethod

@@ -21,7 +21,7 @@ from foldaway.keeping.state import Array
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.records.batch import Batch
-from foldaway.tallies.baseline import Baseline
+from foldaway.tallies.baseline import BaselineTallies
 from foldaway.tallies.complete_cases import CompleteCases
 from foldaway.tallies.group_folding import fold_histogram
 from foldaway.tallies.histogram import Histogram
@@ -87,7 +87,7 @@ class Grouped(ABC):
     segments: tuple[SegmentTallies[Grouped], ...] = ()
     strata: Grouped | None = None
     arms: Arms | None = None
-    baseline: Baseline | None = None
+    baseline: BaselineTallies | None = None
 
     @property
     def predictor(self) -> Predictor | None:

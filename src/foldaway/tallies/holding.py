@@ -13,7 +13,7 @@ from foldaway.keeping.state import decode_part
 from foldaway.plan import Plan
 from foldaway.plan.outcomes import Binning
 from foldaway.plan.vocabulary import MOMENTS
-from foldaway.tallies.baseline import Baseline
+from foldaway.tallies.baseline import BaselineTallies
 from foldaway.tallies.complete_cases import CompleteCases
 from foldaway.tallies.grouped import Grouped, GroupedState, StateBeside
 from foldaway.tallies.held import Held
@@ -86,7 +86,7 @@ def _empty(plan: Plan) -> Rich | Lean:
     levels = {column: first_levels(plan, column) for column in plan.segments}
     segments = tuple(SegmentTallies[Grouped](each, _cells(plan, column, len(each))) for column, each in levels.items())
     arms = Arms.empty(plan) if plan.keeps == MOMENTS else None
-    baseline = Baseline.empty(plan) if plan.baseline else None
+    baseline = BaselineTallies.empty(plan) if plan.baseline else None
     return replace(_cells(plan), segments=segments, arms=arms, baseline=baseline)
 
 
@@ -158,7 +158,7 @@ def _restored(state: Any, plan: Plan) -> Grouped:
     arms = Arms.restore(saved.arms, plan) if isinstance(saved, StateBeside) else None
     baseline = None
     if empty.baseline is not None:
-        baseline = Baseline.restore(saved.baseline, saved.levels, plan)
+        baseline = BaselineTallies.restore(saved.baseline, saved.levels, plan)
     elif saved.baseline is not msgspec.UNSET:
         raise StateError("the state does not fit its plan: it has a baseline.")
     beside = [each.n for each in (arms, baseline) if each is not None]

@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.records.batch import Batch
+from foldaway.records.check import MOST_LEVELS
 from foldaway.tallies.levels import OTHER, identity, is_marked, name_of, united, with_marks
-
-# A segment whose levels the plan does not list has no more of them in one process.
-MOST_LEVELS = 100
 
 
 class HeldOfSegment(Protocol):

@@ -124,9 +124,7 @@ class Trial(KeptTrial):
         if slices := large_slices(data, self.plan):
             with suppress(FaultyBatch):  # of which all is told below
                 return self._fold_slices(slices, text=text, unreadable=unreadable)
-        baseline = grouped_of(self.tallies).baseline if self.plan.unlisted_characteristics else None
-        kinds = None if baseline is None else baseline.kinds
-        batch, faults = check(data, self.plan, text=text, ragged=unreadable, key=self.secret.for_records(), kinds=kinds)
+        batch, faults = check(data, self.plan, text=text, ragged=unreadable, key=self.secret.for_records())
         if len(batch) and (self.plan.unlisted or any(batch.characteristics)):
             batch = marked(batch, self.plan, self.secret.for_levels())
         folded = self.tallies.fold(batch) if len(batch) else self.tallies

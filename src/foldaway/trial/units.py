@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,6 +63,9 @@ class Seen(NamedTuple):
             are not counted. They lie in parts, each less than half as large as the one before it, so that a long run
             does not sort all of them with every batch.
         segments: The same of each of the plan's segments, the arms of a level side by side.
+        characteristics: Of each column of the baseline table, who has a value that is no text of unlisted levels; then
+            of each column without levels, who has text.
+        traits: By column of the baseline table, the rows that it is in.
     """
 
     arms: int
@@ -69,6 +73,8 @@ class Seen(NamedTuple):
     values: tuple[int, ...]
     hashes: tuple[tuple[NDArray[np.uint64], ...], ...]
     segments: tuple[Seen, ...] = ()
+    characteristics: tuple[Seen, ...] = ()
+    traits: tuple[tuple[int, ...], ...] = ()
 
     @classmethod
     def nobody(cls, plan: Plan) -> Seen:
@@ -78,9 +84,17 @@ class Seen(NamedTuple):
         lackable = [place for place in first if plan.lackable.intersection(plan.values[place].columns)]
         values = tuple(place - len(plan.values) for place in lackable)
         strata = 1 if plan.strata is None else len(plan.strata.probabilities)
-        seen = cls.of_cells(len(plan.arms), strata, values) if counted else cls(len(plan.arms), strata, values, ())
+        arms = len(plan.arms)
+        if not counted:
+            return cls(arms, strata, values, ())
         levels = (len(plan.levels_of(column) or ()) for column in plan.segments)
-        return seen._replace(segments=tuple(cls.of_cells(n * len(plan.arms), 1, values) for n in levels if counted))
+        rows = [[row for row, (own, _) in enumerate(plan.traits, 1) if own == column] for column in plan.baseline]
+        either = len(plan.baseline) + len(plan.unlisted_characteristics)
+        return cls.of_cells(arms, strata, values)._replace(
+            segments=tuple(cls.of_cells(n * arms, 1, values) for n in levels),
+            characteristics=(cls.of_cells(arms, 1, ()),) * either,
+            traits=tuple(map(tuple, rows)),
+        )
 
     @classmethod
     def of_cells(cls, arms: int, strata: int, values: tuple[int, ...]) -> Seen:
@@ -100,19 +114,35 @@ class Seen(NamedTuple):
             segment.with_batch(batch.cut(level, len(names)))
             for segment, (names, level) in zip(self.segments, batch.segments, strict=bool(self.segments))
         )
-        segments = tuple(levels)
+        segments, characteristics = tuple(levels), tuple(self._characteristics_in(batch))
         if self.strata > 1:
             batch = batch.by_stratum(self.strata)
         assert batch.key is not None
         cells = range(self.arms * self.strata)
         parts = ((np.unique(batch.key[each & (batch.arm == cell)]),) for each in here for cell in cells)
-        seen = self.merge(self._replace(hashes=tuple(parts), segments=()))
-        return seen._replace(segments=segments)
+        seen = self.merge(self._replace(hashes=tuple(parts), segments=(), characteristics=()))
+        return seen._replace(segments=segments, characteristics=characteristics)
+
+    def _characteristics_in(self, batch: Batch) -> Iterator[Seen]:
+        if batch.baseline is None or not self.characteristics:
+            return
+        rows = batch.baseline(slice(0, len(batch)))
+        places = [np.where(np.isnan(rows[list(own)]).all(axis=0), -2, 0) for own in self.traits]
+        places += [np.full(len(batch), -2) if text is None else text[1] for text in batch.characteristics]
+        for seen, place in zip(self.characteristics, places, strict=True):
+            yield seen.with_batch(batch.having(place)[0])
 
     def merge(self, other: Seen) -> Seen:
         """Those of both."""
         segments = tuple(one.merge(two) for one, two in zip(self.segments, other.segments, strict=False))
-        return self._replace(hashes=tuple(map(_united, self.hashes, other.hashes)), segments=segments)
+        pairs = zip(self.characteristics, other.characteristics, strict=False)
+        hashes = tuple(map(_united, self.hashes, other.hashes))
+        return self._replace(hashes=hashes, segments=segments, characteristics=tuple(a.merge(b) for a, b in pairs))
+
+    def units(self) -> NDArray[np.int64]:
+        """How many there are, by stratum and arm side by side."""
+        found: NDArray[np.int64] = self.by_group(1)[0, :, 0]
+        return found
 
     def with_rest(self, told: NDArray[np.bool_]) -> Seen:
         """Of a segment with these levels, those that are told, and last all others as one."""

@@ -21,13 +21,13 @@ import foldaway as fa
 from commands import foldaway
 from devices import Hosted
 from foldaway.effects import Effect
-from foldaway.effects.door import OWN
+from foldaway.effects.door import OWN, TOLD, Door
 from foldaway.errors import MessageError, PlanError, ServerError, StateError
 from foldaway.federated.link import HttpLink
-from foldaway.federated.messages import new_number
+from foldaway.federated.messages import SiteSums, new_number
 from foldaway.federated.modes import site_mode_of
 from foldaway.federated.modes.share import Devices, ServerShare
-from foldaway.federated.modes.site_groups import told_exits
+from foldaway.federated.modes.site_exits import told_exits
 from foldaway.federated.site.site import STATE, SiteMark, fold_site, send_site
 from foldaway.inference.random_effects import random_effects
 from foldaway.report.page.page import effects_page
@@ -195,7 +195,7 @@ def trial_units(server: Served, trial: Hosted) -> dict[str, int]:
     return found
 
 
-def together(plan: fa.Plan, rows: pd.DataFrame, folder: Path) -> fa.Effects:
+def together(plan: fa.Plan, rows: pd.DataFrame, folder: Path, door: Door = OWN) -> fa.Effects:
     """The effects of what three sites send, without a server."""
     mode, share = site_mode_of(plan), ServerShare(fa.Trial(plan))
     folder.mkdir(exist_ok=True)
@@ -206,7 +206,7 @@ def together(plan: fa.Plan, rows: pd.DataFrame, folder: Path) -> fa.Effects:
         share = share.merge(mode.site(share, sent).sent_by(site * 3, site))
     share = ServerShare.of(plan, share.dumps())
     units = dict(zip(plan.arms, share.devices, strict=True))
-    return mode.results(share, Devices(units, units), None, OWN)[0]
+    return mode.results(share, Devices(units, units), None, door)[0]
 
 
 def test_ratios_and_adjusted_effects_are_within_sites_and_a_small_site_may_join_its_neighbour(
@@ -295,6 +295,18 @@ def test_survival_is_that_of_all_exits_where_enough_leave_at_each_time(server: S
         assert each.estimate == pytest.approx(alone.effects()[0].estimate, rel=1e-9)
 
 
+def test_an_outcome_at_a_site_is_told_where_enough_carry_it_even_in_few_groups(tmp_path: Path) -> None:
+    """Where each patient has one record, records with the event are patients; with more, groups are counted."""
+    rows = exits(4, 660)
+    outcomes = [fa.Survival("days", "relapsed", until=60, bins=4)]
+    plan = consortium("told", outcomes=outcomes, federated="sums", privacy=fa.Privacy(cohort=20, smallest_cell=10))
+    by_site = together(plan, rows, tmp_path / "one", TOLD).segments[0]
+    assert [each.why for each in by_site.effects if each.segment != "Bergen"] == [None, None]
+    twice = pd.concat([rows, rows])
+    by_site = together(plan, twice, tmp_path / "two", TOLD).segments[0]
+    assert {str(each.why)[:13] for each in by_site.effects} == {"Fewer than 10"}
+
+
 def test_survival_within_strata_of_a_column_is_that_of_all_exits(tmp_path: Path) -> None:
     """Each hospital has patients of two wards, in which the arms have other probabilities."""
     rows = exits(2, 1_500)
@@ -371,6 +383,27 @@ def test_one_who_left_early_is_not_told_by_a_message_and_the_one_before_the_last
         sent = np.concatenate([sent, told_exits(counts, sent, 10)[None, :, 0]])
     assert sent[..., 11].tolist() == [[10, 10], [0, 0], [0, 0]]
     assert sent.sum(axis=-1).tolist() == [[20, 20], [30, 30], [51, 51]]
+
+
+def test_exits_of_one_patient_do_not_count_as_those_of_many(tmp_path: Path) -> None:
+    """Ten events of one patient, whom a bin would show alone, are told with those of enough others."""
+    chance, n = np.random.default_rng(6), 80
+    rows = pd.DataFrame({"patient": [f"p{i}" for i in range(n)], "arm": np.arange(n) % 2, "site": "Aarhus"})
+    rows = rows.assign(arm=np.where(rows["arm"], "drug", "placebo"), days=chance.integers(40, 60, n), relapsed=1)
+    lone = [rows[rows["arm"] == arm].head(1).assign(days=12) for arm in ("drug", "placebo")]
+    many = pd.concat([rows, *(lone * 10)])
+    outcomes = [fa.Survival("days", "relapsed", until=60, bins=12)]
+    plan = consortium("lone", outcomes=outcomes, federated="sums", privacy=fa.Privacy(cohort=20, smallest_cell=10))
+    times = []
+    for name, each in (("one", rows.assign(days=rows["days"].where(rows.index % 4 > 1, 12))), ("many", many)):
+        path = tmp_path / f"{name}.parquet"
+        each.to_parquet(path)
+        sent = site_mode_of(plan).from_site(fold_site(plan, [str(path)], tmp_path / name))
+        exits = np.frombuffer(msgspec.json.decode(sent, type=SiteSums).exits[0]).reshape(2, -1, 13, 2)
+        assert exits.sum() == len(each)
+        times.append(np.flatnonzero(exits.any(axis=(0, 1, 3))).tolist())
+    assert times[0][0] == 3
+    assert times[1][0] > 8
 
 
 def test_of_a_site_that_has_sent_to_two_servers_what_it_sent_last_counts(rows: pd.DataFrame, tmp_path: Path) -> None:

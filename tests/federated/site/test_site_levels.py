@@ -16,6 +16,7 @@ from foldaway.errors import MessageError
 from foldaway.federated.messages import SiteSums
 from foldaway.federated.modes import site_mode_of
 from foldaway.federated.modes.share import Devices, ServerShare
+from foldaway.federated.modes.site_baseline import counted
 from foldaway.federated.site.site import fold_site
 from trials import known
 
@@ -95,7 +96,6 @@ def test_names_of_levels_that_few_have_stay_at_the_site(tmp_path: Path) -> None:
         ({"pain": {"I": [9, 9]}}, "cannot have"),
         ({"stage": {"I": [9]}}, "cannot have"),
         ({"stage": {"I\n": [9, 9]}}, "cannot have"),
-        ({"age": {"I": [9, 9]}}, "do not fit its records"),
         ({"stage": {"I": [9_000, 9]}}, "do not fit its records"),
         ({"stage": {"I": [4, 150], "": [140, 0]}}, "fewer than `smallest_cell`"),
         ({"stage": {"I": [-5, 150], "": [160, 0]}}, "not a message"),
@@ -109,8 +109,30 @@ def test_levels_that_cannot_be_are_refused(levels: dict[str, Any], match: str, t
         MODE.site(ServerShare(fa.Trial(PLAN)), bad)
 
 
-def test_a_column_of_text_at_one_site_is_no_column_of_numbers_at_another(tmp_path: Path) -> None:
-    share, rows = share_of(tmp_path), SITES["Bergen"]
+def test_where_sites_write_numbers_and_text_the_table_has_what_more_records_have(tmp_path: Path) -> None:
+    share, rows = share_of(tmp_path), SITES["Aarhus"]
     numbered = folded(rows.assign(stage=rows["stage"].str.len().astype(float)), tmp_path / "numbers")
-    with pytest.raises(MessageError, match="the column 'stage' of the baseline has numbers here and text"):
-        MODE.site(share, MODE.from_site(numbered))
+    share = share.merge(MODE.site(share, MODE.from_site(numbered)).sent_by("Cork", "Cork"))
+    units = dict.fromkeys(PLAN.arms, 1)
+    table = MODE.results(share, Devices(units, units), None, OWN)[0].baseline
+    stages = [row for row in table if row.column == "stage"]
+    assert {row.level for row in stages} == {"I", "II", "III", "(others)"}
+    assert sum(known(row.missing) for row in stages if row.level == "I") == len(rows)
+
+
+def test_sent_again_a_characteristic_must_be_of_enough_new_units(tmp_path: Path) -> None:
+    """Further records of the same patients, and many of one newcomer, are of nobody or of one."""
+    rows = SITES["Aarhus"]
+    late = patients("Late", ["I", "II"], 90)
+    lone = late["patient"] == late["patient"].iloc[0]
+    first = rows.assign(age=rows["age"].where(rows["patient"].isin(rows["patient"].unique()[:75])))
+    again = pd.concat([first, late.assign(age=late["age"].where(lone)), *[late[lone]] * 20])
+    here, there = (counted(folded(each, tmp_path / str(n))) for n, each in enumerate((again, first)))
+    arm = list(PLAN.arms).index(late["arm"].iloc[0])
+    assert here[arm] - there[arm] == 1  # of the first characteristic, age
+
+
+def test_an_empty_list_of_levels_is_refused(tmp_path: Path) -> None:
+    good = msgspec.json.decode(MODE.from_site(folded(SITES["Aarhus"], tmp_path)), type=SiteSums)
+    with pytest.raises(MessageError, match="cannot have"):
+        MODE.site(ServerShare(fa.Trial(PLAN)), msgspec.json.encode(msgspec.structs.replace(good, levels={"sex": {}})))

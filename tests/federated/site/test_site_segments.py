@@ -26,7 +26,6 @@ from trials import known
 SITES = {"Aarhus": 300, "Bergen": 200, "Uppsala": 260}
 ARMS = {"placebo": 0.5, "drug": 0.5}
 SEX = {"column": "sex", "levels": ["f", "m", "x"]}
-AGE = {"column": "age", "levels": ["young", "old"]}
 
 
 def plan_of(**others: Any) -> fa.Plan:
@@ -35,7 +34,7 @@ def plan_of(**others: Any) -> fa.Plan:
             fa.Mean("pain", missing="allowed"),
             fa.Ratio("pain", "visits", name="per visit", missing="allowed"),
         ],
-        "segments": [SEX, AGE],
+        "segments": [SEX],
         "expected_units": 760,
         "federated": "sums",
         "privacy": {"cohort": 20, "smallest_cell": 5},
@@ -48,10 +47,10 @@ def patients(site: str, seed: int = 1, *, rare: int = 0) -> pd.DataFrame:
     chance, n = np.random.default_rng([seed, len(site)]), SITES[site]
     sex = chance.choice(["f", "m"], n)
     sex[:rare] = "x"
-    arm, age = chance.choice(list(ARMS), n), chance.choice(AGE["levels"], n)
+    arm = chance.choice(list(ARMS), n)
     who = np.repeat(np.arange(n), chance.integers(1, 4, n))
     pain = 5 + 2 * len(site) - (arm == "drug") * (1 + (sex == "f")) + chance.normal(0, 1, n)
-    rows = pd.DataFrame({"patient": [f"{site}{i}" for i in who], "arm": arm[who], "sex": sex[who], "age": age[who]})
+    rows = pd.DataFrame({"patient": [f"{site}{i}" for i in who], "arm": arm[who], "sex": sex[who]})
     rows["pain"] = pain[who] + chance.normal(0, 1, len(who))
     rows.loc[chance.random(len(who)) < 0.08, "pain"] = np.nan
     return rows.assign(visits=chance.integers(1, 5, len(who)), site=site)
@@ -119,30 +118,30 @@ def test_a_level_that_few_units_of_a_site_have_is_not_told_nor_what_it_follows_f
 def test_whatever_is_sent_or_follows_from_it_is_of_enough_units(seed: int, tmp_path: Path) -> None:
     """Of every group of a told level, and of all others together, and of the difference from what was sent before."""
     chance = np.random.default_rng(seed)
-    plan, least = plan_of(privacy={"cohort": 20, "smallest_cell": int(chance.integers(2, 12))}), 0
-    least = plan.privacy.smallest_cell
+    least = int(chance.integers(2, 12))
+    plan = plan_of(privacy={"cohort": 20, "smallest_cell": least})
     rows = patients("Aarhus", seed, rare=int(chance.integers(0, 25)))
     who = rows["patient"].unique()
     first = folded(plan, rows[rows["patient"].isin(who[:150])], tmp_path / "1")
     both = folded(plan, rows, tmp_path / "2")
     before = counted(first)
     fine = site_groups(both, plan.groups)
-    for place, (column, now) in enumerate(zip(plan.segments, both.seen.segments, strict=True)):
-        names = list(plan.levels_of(column) or ())
-        told = told_levels(now, len(names), least, before[place])
-        groups = groups_within(both, now.with_rest(told))
-        assert all(len(set(groups[fine == group])) == 1 for group in set(fine))  # groups are made of whole groups
-        cells = rows.assign(level=rows[column].where(rows[column].isin(np.array(names)[told]), "(others)"))
-        early = cells["patient"].isin(who[:150])
-        for (_, _), part in cells.groupby(["level", "arm"]):
-            everyone = set(part["patient"])
-            assert len(everyone) >= least
-            assert len(everyone - set(part[early.loc[part.index]]["patient"])) >= least
-        units = now.with_rest(told).by_group(plan.groups)
-        joined = np.zeros_like(units)
-        np.add.at(np.moveaxis(joined, -1, 0), groups, np.moveaxis(units, -1, 0))
-        filled = joined[..., joined.any(axis=(0, 1))]
-        assert ((filled >= least) | ~filled.any(axis=-1, keepdims=True)).all()
+    (now,), names = both.seen.segments, np.array(SEX["levels"])
+    told = told_levels(both, now, before[0])
+    groups = groups_within(both, now.with_rest(told))
+    assert all(len(set(groups[fine == group])) == 1 for group in set(fine))  # groups are made of whole groups
+    assert len(set(groups)) > 1 or not told.any()
+    cells = rows.assign(level=rows["sex"].where(rows["sex"].isin(names[told]), "(others)"))
+    early = cells["patient"].isin(who[:150])
+    for _, part in cells.groupby(["level", "arm"]):
+        everyone = set(part["patient"])
+        assert len(everyone) >= least
+        assert len(everyone - set(part[early.loc[part.index]]["patient"])) >= least
+    units = now.with_rest(told).by_group(plan.groups)
+    joined = np.zeros_like(units)
+    np.add.at(np.moveaxis(joined, -1, 0), groups, np.moveaxis(units, -1, 0))
+    filled = joined[..., joined.any(axis=(0, 1))]
+    assert ((filled >= least) | ~filled.any(axis=-1, keepdims=True)).all()
 
 
 def test_sent_again_a_level_to_which_few_have_come_is_left_out(tmp_path: Path) -> None:
@@ -179,6 +178,13 @@ def test_a_message_whose_levels_do_not_fit_is_refused(tmp_path: Path) -> None:
     refused("do not fit its sums", segments=[msgspec.structs.replace(cells, records=packed(-records))])
     doubled = msgspec.structs.replace(cells, records=packed(2 * records), sums=packed(2 * sums))
     refused("more records than there are", segments=[doubled])
+    refused("do not add up to those of all records", segments=[msgspec.structs.replace(cells, sums=packed(1.1 * sums))])
+    absurd = msgspec.structs.replace(cells, sums=packed(1e6 * sums))
+    bounded = plan_of(outcomes=[fa.Mean("visits", bounds=(0, 10))], segments=[SEX])
+    with pytest.raises(MessageError, match="beyond the plan's `bounds`"):
+        site_mode_of(bounded).site(
+            ServerShare(fa.Trial(bounded)), msgspec.json.encode(msgspec.structs.replace(good, segments=[absurd]))
+        )
     lone = records.copy()
     lone[np.flatnonzero(lone)[0]] = 1
     few = msgspec.structs.replace(cells, records=packed(lone))

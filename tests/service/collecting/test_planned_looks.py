@@ -20,6 +20,7 @@ from foldaway.service.collecting.service import Service
 from foldaway.sources.formats.body import JSON, Limits
 from plans import LOOKED, replaced
 from stores import Place
+from trials import known
 
 PLAN = fa.Plan(
     name="looked-at",
@@ -73,8 +74,16 @@ def test_looks_are_taken_on_their_information_once_for_all_servers_and_survive_a
     exact = told(back, exact=True).looks[-1].arms[0]
     assert exact.estimate is not None
     assert exact.p_value is not None
+    assert effects.looks[-1].arms[0].estimate is None
     back.end(PLAN.name)
-    assert [look.arms[0].found for look in told(back).looks] == [GO_ON, BENEFIT]
+    final = told(back)
+    assert [look.arms[0].found for look in final.looks] == [GO_ON, BENEFIT]
+    row, ended = final[0], final.looks[-1].arms[0]
+    assert known(ended.estimate) == pytest.approx(exact.estimate, abs=known(row.std_error) / 2)
+    assert known(ended.ci_lower) < known(ended.estimate) < known(ended.ci_upper) < 0
+    assert abs(known(ended.estimate)) < abs(known(row.estimate))  # a trial that stops has a large estimate
+    assert known(ended.p_value) < 0.05
+    assert "effect by stage-wise ordering" in " ".join(final.to_string().split())
     with pytest.raises(TrialEnded, match="final effects name its looks"):
         again.looks.read(PLAN.name)
     with pytest.raises(TrialEnded, match="final effects name its looks"):

@@ -73,7 +73,7 @@ def run(
         _print_lost(trial)
     link = HttpLink(address, token, verify=True if ca is None else str(ca), told=tell_waiting)
     try:
-        sent = check_site(trial, link) if check else send_site(trial, files, link, folder, replace=replace)
+        sent = (check_site if check else send_site)(trial, files, link, folder, replace=replace)
     finally:
         link.close()
     if json:

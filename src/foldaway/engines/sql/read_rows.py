@@ -17,8 +17,8 @@ from foldaway.numerics.block import LARGEST
 from foldaway.plan import Plan
 from foldaway.plan.outcomes import Value
 from foldaway.records.faults import CLIPPED
-from foldaway.records.values import BEYOND, INFINITE, NAN, NOT_POSITIVE, NULL, TEXT_AMONG_NUMBERS, TOO_LARGE, WRONG_TYPE
-from foldaway.tallies.answer import NAMED, faults_of
+from foldaway.records.values import BEYOND, INFINITE, NAN, NOT_POSITIVE, NULL, TOO_LARGE, WRONG_TYPE
+from foldaway.tallies.answer import NAMED, TEXT, faults_of
 
 
 def parsed(relation: str, dialect: str) -> exp.Query:
@@ -127,6 +127,8 @@ class ReadRows:
             value = self.number(name)
             if name in self.lackable and self.dialect.nan is not None:
                 value = case((exp.not_(self.dialect.nan(value)), value))
+            if name in self.plan.unlisted_characteristics and self.dialect.no_number is not None:
+                value = case((field(f"fa_o{place}").neq(1), value))  # text among numbers says nothing there
             if name in self.plan.bounds:
                 value = within(value, *self.plan.bounds[name])
             chosen.append(named(value, f"fa_v{place}"))
@@ -162,7 +164,7 @@ class ReadRows:
             INFINITE: lambda value: self.sound(name, exp.Abs(this=value) > largest),
             TOO_LARGE: lambda value: self.sound(name, exp.Abs(this=value) > number(LARGEST)),
             WRONG_TYPE: lambda _: self.typed("o", self.numbers, name, self.dialect.no_number),
-            TEXT_AMONG_NUMBERS: lambda _: self.typed("o", self.numbers, name, self.dialect.no_number),
+            TEXT: lambda _: self.typed("o", self.numbers, name, self.dialect.no_number),
             NOT_POSITIVE: lambda value: value <= number(1 / LARGEST),
             BEYOND: lambda value: self.sound(name, exp.or_(value < number(lower), value > number(upper))),
             CLIPPED: lambda value: self.sound(name, exp.or_(value < number(lower), value > number(upper))),
@@ -187,7 +189,7 @@ class ReadRows:
         """And which records are faulty."""
         tests = []
         for place, rules in enumerate(self.faults.values()):
-            mild = [at for at, rule in rules if rule == CLIPPED]
+            mild = [at for at, rule in rules if rule in (CLIPPED, TEXT)]
             code = field(f"fa_q{place}")
             tests.append(exp.and_(code >= 0, *(code.neq(at) for at in mild)))
         judged = select("*", named(flag(exp.or_(*tests)), "fa_bad")).from_("foldaway_checked")

@@ -116,9 +116,11 @@ def notes_on(share: ServerShare, devices: Devices, door: Door) -> Iterator[str]:
         return f"{door.devices(reported):,} of {door.devices(of):,}"
 
     by_arm = ", ".join(f"{arm} {told(devices.reported[arm], n)}" for arm, n in devices.enrolled.items())
-    at_sites = share.plan.unit is not None
-    who = "Units that have reported, at sites or on devices" if at_sites else "Devices that have reported"
-    one = "device or site" if at_sites else "device"
+    who, one = "Devices that have reported", "device"
+    if share.plan.unit is not None:
+        who, one = "Units that have reported, at sites or on devices", "device or site"
+    if share.plan.sites_only:
+        who, one = "Units that sites have reported", "site"
     yield f"{who}: {told(enrolled - missing, enrolled)} enrolled ({by_arm}).{door.caveat}"
     if devices.sites:
         units = ", ".join(f"{site} {many(door.devices(n), 'unit')}" for site, n in devices.sites.items())

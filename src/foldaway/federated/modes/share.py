@@ -199,6 +199,11 @@ class ServerShare:
         return [sum(counts) for counts in zip(*(each._devices for each in self._parts()), strict=True)]
 
     @property
+    def without_sites(self) -> Self:
+        """What devices have sent."""
+        return type(self)(self.own, devices=self._devices, largest=self._largest)
+
+    @property
     def largest(self) -> list[int]:
         """By arm, the most records that one device or site has sent; 0 where there is none."""
         return [max(counts) for counts in zip(*(each._largest for each in self._parts()), strict=True)]

@@ -1,7 +1,4 @@
-"""Into which groups a site deals its units, and at which times it tells how many left: each has `smallest_cell` units.
-
-Both depend on counts and never on values.
-"""
+"""Into which groups a site deals its units: each has `smallest_cell` of them. It depends on counts, never on values."""
 
 from __future__ import annotations
 
@@ -78,39 +75,3 @@ def regrouped(counts: NDArray[T], places: NDArray[np.int64]) -> NDArray[T]:
     dealt = np.zeros_like(counts)
     np.add.at(dealt.swapaxes(0, 1), places, counts.swapaxes(0, 1))
     return dealt
-
-
-def told_exits(counts: Floats, before: Floats, least: int) -> Floats:
-    """Exits by arm, group and bin, moved to the next of the times between which enough of every arm have left.
-
-    Enough have also left there that were not in what was sent before, at any time: whoever has two of a site's messages
-    sees their difference.
-
-    Args:
-        counts: As they are: two bins for each time, without and with the event.
-        before: Those sent before, by message, arm and bin; of no messages if none were.
-        least: How many are enough.
-    """
-    by_time = counts.reshape(*counts.shape[:2], -1, 2)
-    now, then = by_time.sum(axis=(1, 3)), before[..., ::2] + before[..., 1::2]
-    arms = now.any(axis=-1)
-    gone = np.concatenate([now[None], now - then])[:, arms]  # since the time before: all, and more than in each message
-    ends, between, left = list[int](), list[Floats](), np.zeros(gone.shape[:2])
-    for time in range(now.shape[-1]):
-        left = left + gone[..., time]
-        if (left >= least).all():
-            ends.append(time)
-            between.append(left)
-            left = np.zeros_like(left)
-    if left.any():  # those left over at the end leave together with so many before them that they are enough
-        while ends and not (left >= least).all():
-            ends.pop()
-            left = left + between.pop()
-        if (left >= least).all():
-            ends.append(int(np.flatnonzero(now.any(axis=0))[-1]))
-    if not ends:
-        return np.zeros_like(counts)
-    told = np.zeros_like(by_time)
-    moved = np.asarray(ends)[np.searchsorted(ends, np.arange(ends[-1] + 1))]
-    np.add.at(told.swapaxes(0, 2), moved, by_time[:, :, : ends[-1] + 1].swapaxes(0, 2))
-    return told.reshape(counts.shape)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import msgspec
 import numpy as np
 
 from foldaway.effects import Effects
+from foldaway.effects.by_segment import SiteTallies, side_by_side
 from foldaway.effects.door import TOLD, Door
 from foldaway.effects.reading import effects_of
 from foldaway.errors import MessageError, many
@@ -18,23 +20,19 @@ from foldaway.federated.messages import (
     SiteSums,
     decoded,
     encoded,
-    packed,
     unpacked,
 )
-from foldaway.federated.modes import site_baseline, site_cells, site_segments
+from foldaway.federated.modes import site_baseline, site_cells, site_exits, site_segments
 from foldaway.federated.modes.mode import SentBefore, SiteMode, longest_arm
 from foldaway.federated.modes.one_round import OneRound, notes_on, site_sentence
 from foldaway.federated.modes.share import Devices, ServerShare, units_of
-from foldaway.federated.modes.site_groups import regrouped, require_counted, site_groups, told_exits
+from foldaway.federated.modes.site_groups import require_counted, site_groups
 from foldaway.federated.replies.published import Published
-from foldaway.inference.strata import over_strata
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.records.faults import Faults
-from foldaway.tallies import Grouped, Held, grouped_of
-from foldaway.tallies.histogram import Histogram
+from foldaway.tallies import Held, grouped_of
 from foldaway.tallies.predictor import predictor_of
-from foldaway.tallies.segment import side_by_side_of
 from foldaway.tallies.sums import Sums
 from foldaway.trial import Trial
 
@@ -55,18 +53,9 @@ class SumsByGroup(OneRound, SiteMode):
         alone, and so for units that have an outcome which may be missing; how many of these have one that is not zero
         is not asked, since no rule may depend on values.
         """
-        plan, sums, dropped = trial.plan, _cells(trial), trial.dropped
+        sums, dropped = _cells(trial), trial.dropped
         require_counted(trial, sums.records)
         cells = site_cells.sent(sums, site_groups(trial, sums.shape.groups))
-        exits: list[bytes] = []
-        for histogram in _exits_of(trial):
-            groups, number = histogram.counts.shape[1:]
-            counts = histogram.counts.reshape(-1, len(plan.arms), groups, number)  # by stratum, if there are some
-            sent = b"" if before is None else before.exits[len(exits)]
-            then = unpacked(sent, len(sent) // 8).reshape(-1, *counts.shape[:2], number)
-            parts = (told_exits(each, then[:, s], plan.privacy.smallest_cell) for s, each in enumerate(counts))
-            told = np.concatenate(list(parts))
-            exits.append(packed(regrouped(told, site_groups(trial, groups))))
         baseline = site_baseline.sent(trial)
         message = SiteSums(
             units=list(units_of(trial).values()),
@@ -78,17 +67,13 @@ class SumsByGroup(OneRound, SiteMode):
             levels=site_baseline.levels(trial),
             dropped=dict(dropped.records),
             faults=list(dropped),
-            exits=exits,
+            exits=site_exits.sent(trial, () if before is None else before.exits),
         )
         return encoded(message)
 
     def exits_sent(self, plan: Plan, data: bytes) -> list[bytes]:
         """For each of the plan's histograms, the exits by arm (of a stratum) and bin in what a site has sent."""
-        exits = decoded(data, SiteSums, most=None).exits
-        return [
-            packed(unpacked(each, empty.counts.size).reshape(empty.counts.shape).sum(axis=1))
-            for each, empty in zip(exits, _exits_of(Trial(plan)), strict=True)
-        ]
+        return site_exits.remembered(plan, decoded(data, SiteSums, most=None).exits)
 
     def site(self, share: ServerShare, data: bytes) -> ServerShare:
         """The sums, if as many units and records as they are said to be of can have them.
@@ -113,33 +98,11 @@ class SumsByGroup(OneRound, SiteMode):
         site.own.dropped = Faults(message.dropped.items(), message.faults)
         share.require_dropped(site.own.dropped, int(most.sum()))
         baseline = site_baseline.received(share, message, most)
-        segments = site_segments.received(site.own, message.segments, most)
+        segments = site_segments.received(site.own, message.segments, cells, partial(self._require_plausible, share))
         site.own.tallies = replace(grouped_of(site.own.tallies), baseline=baseline, segments=segments)
         site.own.fold_totals(*cells.rows)
-        self._take_exits(site.own, message.exits, most)
+        site.own.tallies = site_exits.received(site.own, message.exits, most)
         return site
-
-    def _take_exits(self, site: Trial, exits: Sequence[bytes], most: Floats) -> None:
-        """Add a site's histograms of exits, if as many have left at their times as must have, and no more than are."""
-        plan, held, empty = site.plan, grouped_of(site.tallies), _exits_of(site)
-        if len(exits) != len(empty):
-            raise MessageError("the message has other histograms than the plan.")
-        taken = []
-        for data, histogram in zip(exits, empty, strict=True):
-            counts = unpacked(data, histogram.counts.size).reshape(histogram.counts.shape)
-            by_arm = counts.sum(axis=1).reshape(-1, len(plan.arms), histogram.shape.bins)
-            if np.any(counts < 0) or np.any(counts != np.floor(counts)) or np.any(by_arm.sum(axis=(0, 2)) > most):
-                raise MessageError("the message's counts of exits do not fit its records.")
-            for stratum in by_arm:
-                left = stratum.reshape(len(stratum), -1, 2).sum(axis=-1)
-                if np.any(left[stratum.any(axis=-1)][:, left.any(axis=0)] < plan.privacy.smallest_cell):
-                    raise MessageError("the message has exits at times between which fewer than `smallest_cell` left.")
-            taken.append(replace(histogram, counts=counts))
-        if held.strata is None:
-            site.tallies = replace(held, histograms=tuple(taken))
-        else:
-            whole = (_of_all_strata(plan, *pair) for pair in zip(taken, held.histograms, strict=True))
-            site.tallies = replace(held, histograms=tuple(whole), strata=replace(held.strata, histograms=tuple(taken)))
 
     def numbers(self, plan: Plan, message: GroupSums) -> Floats:
         """The sums."""
@@ -186,7 +149,7 @@ class SumsByGroup(OneRound, SiteMode):
     def held(self, share: ServerShare) -> Held:
         """The sums of each site by themselves, where effects are compared within sites."""
         sites, whole = by_site(share), grouped_of(share.trial.tallies)
-        return replace(side_by_side_of(sites).cells, baseline=whole.baseline) if sites else whole
+        return replace(side_by_side(sites).cells, baseline=whole.baseline) if sites else whole
 
     def described(self, plan: Plan) -> str:
         """The group, the count and the sums."""
@@ -212,16 +175,19 @@ class SumsByGroup(OneRound, SiteMode):
         return [GroupSums(bytes(16), longest_arm(plan), MOST_RECORDS, plan.groups - 1, bytes(8 * _columns(plan)))]
 
 
-def by_site(share: ServerShare) -> dict[str, Grouped]:
+def by_site(share: ServerShare) -> dict[str, SiteTallies]:
     """What each site has sent; nothing where effects are not compared within sites."""
     plan = share.plan
     if not plan.within_sites or plan.federated is None:
         return {}
-    sites: dict[str, Grouped] = {}
-    parts = [(sending.site, sending.share.own) for sending in share.sites.values()]
-    for site, own in [*parts, *([(DEVICES, share.own)] if share.own.n else [])]:
-        name, held = plan.federated.joined.get(site, site), grouped_of(own.tallies)
-        sites[name] = sites[name] + held if name in sites else held
+    sites: dict[str, SiteTallies] = {}
+    parts = [(sending.site, sending.share) for sending in share.sites.values()]
+    for site, sent in [*parts, *([(DEVICES, share.without_sites)] if share.own.n else [])]:
+        name, here = plan.federated.joined.get(site, site), SiteTallies(grouped_of(sent.own.tallies), sent.devices)
+        if name in sites:
+            units = [a + b for a, b in zip(sites[name].units, here.units, strict=True)]
+            here = SiteTallies(sites[name].tallies + here.tallies, units)
+        sites[name] = here
     return sites
 
 
@@ -229,19 +195,6 @@ def _cells(trial: Trial) -> Sums:
     """What sites send: sums by arm and group, or, where the plan has strata, by stratum, arm and group."""
     held = grouped_of(trial.tallies)
     return held.plain() if held.strata is None else held.strata.plain()
-
-
-def _exits_of(trial: Trial) -> tuple[Histogram, ...]:
-    """The histograms that sites send, or where the plan has strata, those by stratum."""
-    held = grouped_of(trial.tallies)
-    return held.histograms if held.strata is None else held.strata.histograms
-
-
-def _of_all_strata(plan: Plan, exits: Histogram, whole: Histogram) -> Histogram:
-    """Exits by stratum added to the histogram of all, in which they weigh 1/π. It has as many groups, or more."""
-    counts = whole.counts.copy()
-    counts[:, : exits.shape.groups] += over_strata(exits.counts, 1 / plan.strata_shares)
-    return replace(whole, counts=counts)
 
 
 def _exits(plan: Plan, least: str) -> str:

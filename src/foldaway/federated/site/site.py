@@ -194,13 +194,19 @@ def send_site(
     return _report(trial, state, repeated=received.repeated, durable=received.durable)
 
 
-def check_site(trial: Trial, link: HttpLink) -> SiteReport:
-    """What sending a site's tallies would report, if the coordinator has their plan. Sends nothing.
+def check_site(
+    trial: Trial, files: Sequence[str], link: HttpLink, folder: str | Path = "~/.foldaway", *, replace: bool = False
+) -> SiteReport:
+    """What `send_site` would report, or why it would refuse. Sends nothing and leaves the site's mark as it is.
 
     Raises:
         ServerError: The coordinator has another plan, refuses, or cannot be reached.
+        StateError: As for `send_site`.
+        MessageError: Likewise.
     """
     _require_same_plan(trial.plan, link)
+    if (path := _place(trial.plan, folder)).exists():
+        _read(path).gives_way(trial, files, replace=replace)
     return _report(trial, b"", repeated=False, durable=False)
 
 
@@ -314,15 +320,7 @@ class SiteMark(msgspec.Struct, frozen=True):
             make_file(path, msgspec.json.encode(mine))
             return mine, True
         before = _read(path)
-        if before.fingerprint != plan.fingerprint:
-            raise StateError(
-                f"this site knows the trial {plan.name} under another plan, and a registered trial keeps its plan: "
-                "take that plan, or give the changed one another name and register it as a new trial."
-            )
-        if before.digest != _digest(before.number, files):
-            if not (replace and before.safe):
-                raise StateError(_sent_others(plan, before))
-            _require_more(trial, before)
+        if before.gives_way(trial, files, replace=replace):
             most = list(map(max, mine.cells, before.cells))  # ever: a correction may empty one for a while
             levels = [list(map(max, *pair)) for pair in zip(mine.levels, before.levels, strict=True)]
             again = {"site": before.site, "sending": before.sending + 1, "before": before, "cells": most}
@@ -333,6 +331,26 @@ class SiteMark(msgspec.Struct, frozen=True):
         if any(before.key) and before.key != key:
             raise StateError(f"another run is sending this site's sums for {plan.name}; wait until it has ended.")
         return before, False
+
+    def gives_way(self, trial: Trial, files: Sequence[str], *, replace: bool) -> bool:
+        """Whether these files hold other records than were sent, and are to replace them.
+
+        Raises:
+            StateError: They hold others and are not to replace them, or are of another plan.
+            RecordError: Too few units have come since.
+        """
+        plan = trial.plan
+        if self.fingerprint != plan.fingerprint:
+            raise StateError(
+                f"this site knows the trial {plan.name} under another plan, and a registered trial keeps its plan: "
+                "take that plan, or give the changed one another name and register it as a new trial."
+            )
+        if self.digest == _digest(self.number, files):
+            return False
+        if not (replace and self.safe):
+            raise StateError(_sent_others(plan, self))
+        _require_more(trial, self)
+        return True
 
 
 def _sent_others(plan: Plan, before: SiteMark) -> str:

@@ -53,7 +53,7 @@ def dealt(plan: Plan) -> Iterator[Dealt]:
             for place, histogram in zip(plan.exits_by_stratum, cells.strata.histograms, strict=False):
                 bins = plan.bins[place]
                 yield Dealt(f"bin of {bins.column} of a stratum", histogram.shape.groups, parts * strata * bins.number)
-        for bins, histogram in zip(plan.bins, cells.histograms, strict=True):
+        for bins, histogram in zip(plan.bins, cells.histograms, strict=bool(cells.histograms)):
             yield Dealt(f"bin of {bins.column}{within}", histogram.shape.groups, parts * bins.number)
 
 

@@ -19,6 +19,7 @@ import msgspec
 from foldaway.auditing.audit import audit
 from foldaway.effects import Effects
 from foldaway.effects.door import OWN, TOLD
+from foldaway.effects.looks import told_at_the_end
 from foldaway.effects.read_flow import at_the_end
 from foldaway.errors import Conflict, FoldawayError, IngestError, TrialEnded
 from foldaway.federated.coordinator.ending import (
@@ -212,7 +213,7 @@ class DeviceEndings:
             final = mode.two_servers or (seen.ending is not None and seen.ending.without_effects)
             if (why := why_none(plan, told)) is not None and not final:
                 return WaitOn(why.rstrip("."))
-            effects = None if told is None else replace(told.effects, looks=[each.told() for each in looks])
+            effects = None if told is None else replace(told.effects, looks=told_at_the_end(told.effects, looks))
             if effects is not None and effects.flow is not None and told is not None and told.records == records:
                 effects = at_the_end(effects, exact)
             also += [unless_told, unless_looked]

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from foldaway.auditing.audit import audit
 from foldaway.effects import Effects
 from foldaway.effects.door import TOLD
+from foldaway.effects.looks import told_at_the_end
 from foldaway.effects.read_flow import at_the_end
 from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialEnded, UnknownTrial, Unreleased, many
 from foldaway.federated.coordinator.ending import would_be_without_effects
@@ -167,7 +168,7 @@ class RecordTrials:
         told, unless_told = self._answers.final(plan, _candidate(whole))
         if not without_effects and (why := why_none(plan, told)) is not None:
             raise would_be_without_effects(name, why.rstrip("."))
-        effects = None if told is None else replace(told.effects, looks=[each.told() for each in whole.looks])
+        effects = None if told is None else replace(told.effects, looks=told_at_the_end(told.effects, whole.looks))
         if effects is not None and effects.flow is not None and told is not None and told.records == whole.n:
             effects = at_the_end(effects, whole.read())
         counted = whole.n if told is None else told.records
