@@ -32,9 +32,9 @@ from foldaway.plan import (
     Segment,
     Strata,
 )
-from foldaway.plan.analysis import Written
 from foldaway.plan.outcomes import KINDS, Bounded, Outcome
 from foldaway.plan.part import Part, Setting, settings_of
+from foldaway.plan.written import Written
 
 PAGE = Path(__file__).parent / "reference/plan.md"
 _TABLE = re.compile(r"(<!-- settings of (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)

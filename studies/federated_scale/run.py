@@ -22,7 +22,7 @@ from foldaway.client import Client
 from foldaway.effects import Effects
 from foldaway.errors import FoldawayError, ServerError, instead_of
 from foldaway.plan import Plan
-from foldaway.plan.analysis import errors_of
+from foldaway.plan.reported import errors_of
 from foldaway.plan.vocabulary import ERRORS, best
 from foldaway.service.keys.tokens import new_token
 from studies.federated_scale.clients import work

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from scipy import stats
 
 import foldaway as fa
-from foldaway.plan.analysis import estimators_of
+from foldaway.plan.reported import estimators_of
 from kept_rows import covariate_columns, fitted, unit_degrees
 from plans import replaced
 from sizes import mostly_slow

@@ -23,7 +23,7 @@ from foldaway.paper import (
     cluster_bootstrap_least_squares,
     cluster_bootstrap_pate,
 )
-from foldaway.plan.analysis import estimators_of
+from foldaway.plan.reported import estimators_of
 from foldaway.plan.vocabulary import ESTIMATORS, MOMENTS
 from foldaway.records.check import hashes
 from foldaway.tallies import arms_of

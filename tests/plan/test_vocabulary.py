@@ -13,8 +13,8 @@ from foldaway.inference import estimators
 from foldaway.inference.estimators import computation
 from foldaway.inference.reading import OWN_READERS, READERS
 from foldaway.inference.variance import KINDS as COMPUTED_ERRORS
-from foldaway.plan.analysis import errors_of, estimators_of
 from foldaway.plan.outcomes import KINDS
+from foldaway.plan.reported import errors_of, estimators_of
 from foldaway.plan.vocabulary import (
     BOOTSTRAP,
     DIFFERENCE,

@@ -21,7 +21,7 @@ from foldaway.inference.differing import JointTest
 from foldaway.inference.loss import Loss
 from foldaway.inference.sample_ratio import SampleRatio
 from foldaway.plan import Plan
-from foldaway.plan.analysis import errors_of, estimators_of
+from foldaway.plan.reported import errors_of, estimators_of
 from foldaway.records.faults import Fault
 
 

@@ -31,7 +31,7 @@ from foldaway.inference.levels import ONE_CARRIES, ROUNDING, TOO_SMALL, Levels, 
 from foldaway.inference.margin import claim_at
 from foldaway.inference.variance import is_clustered
 from foldaway.plan import Outcome, Plan
-from foldaway.plan.analysis import errors_of, estimators_of
+from foldaway.plan.reported import errors_of, estimators_of
 from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, MOMENTS
 from foldaway.tallies.moments import RECORDS, REPLICATES, UNITS, ArmTally, Scores, pooling_notes
 

@@ -35,7 +35,7 @@ from foldaway.inference.strata import over_strata, sample_ratio_of_strata, sampl
 from foldaway.inference.unequal_arms import EVEN
 from foldaway.numerics.block import Floats
 from foldaway.plan import Outcome, Plan, Survival
-from foldaway.plan.analysis import errors_of, estimators_of
+from foldaway.plan.reported import errors_of, estimators_of
 from foldaway.plan.vocabulary import DIFFERENCE, ERRORS, ESTIMATORS, JACKKNIFE, MEDIAN_OF_MEANS, SUMS
 from foldaway.tallies import Grouped
 from foldaway.tallies.histogram import Histogram

@@ -16,11 +16,12 @@ import msgspec
 from foldaway.errors import PlanError, instead_of
 from foldaway.lending import lent
 from foldaway.plan.allocation import Allocation
-from foldaway.plan.analysis import Analysis, Written
+from foldaway.plan.analysis import Analysis
 from foldaway.plan.arms import public_arm
 from foldaway.plan.columns import Columns
 from foldaway.plan.parts import Strata
 from foldaway.plan.rules import faults_of
+from foldaway.plan.written import Written
 
 
 class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, as what it extends

@@ -10,8 +10,9 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from foldaway.plan.analysis import Analysis, errors_of, estimators_of, tallies_of
+from foldaway.plan.analysis import Analysis
 from foldaway.plan.parts import Privacy, Release
+from foldaway.plan.reported import errors_of, estimators_of, tallies_of
 from foldaway.plan.vocabulary import BOOTSTRAP, COMPLIERS, ERRORS, ESTIMATORS, MANY, MODES, MOMENTS, SUMS
 
 # The robust tally keeps about k⁴/4 numbers per arm; at 60 columns that is 27 MB. Without it there is room for more.

@@ -33,7 +33,7 @@ from foldaway.errors import EstimateError, StateError, not_installed
 from foldaway.keeping.state import Array, decode_part
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
-from foldaway.plan.analysis import estimators_of
+from foldaway.plan.reported import estimators_of
 from foldaway.plan.vocabulary import ESTIMATORS, TOTAL
 from foldaway.tallies.predictor import predictor_of
 from foldaway.tallies.sums import Sums, SumsShape

@@ -33,7 +33,7 @@ from foldaway.federated.replies.published import Published
 from foldaway.federated.replies.tally import Replies, scored_arms
 from foldaway.numerics.block import Block, Floats
 from foldaway.plan import Plan
-from foldaway.plan.analysis import estimators_of
+from foldaway.plan.reported import estimators_of
 
 
 class ScoresAtTheEnd(Mode):

@@ -22,7 +22,7 @@ from foldaway.inference.contrast import Question
 from foldaway.inference.estimators import estimator
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
-from foldaway.plan.analysis import estimators_of
+from foldaway.plan.reported import estimators_of
 from foldaway.plan.vocabulary import ESTIMATORS
 from foldaway.tallies.moments import ArmTally, Frame
 

@@ -18,7 +18,7 @@ from foldaway.federated.replies.models import ReplySegment
 from foldaway.keeping.state import Array, decode_part
 from foldaway.numerics.block import Block, Floats
 from foldaway.plan import Plan
-from foldaway.plan.analysis import estimators_of
+from foldaway.plan.reported import estimators_of
 from foldaway.tallies.moments import UNITS, ArmTally, Tally
 
 

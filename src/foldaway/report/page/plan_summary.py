@@ -11,7 +11,7 @@ from foldaway.effects.released import least_records, protected
 from foldaway.errors import EstimateError, many
 from foldaway.inference.looks.planned import bounds_at
 from foldaway.plan import Plan
-from foldaway.plan.analysis import errors_of, estimators_of, tallies_of
+from foldaway.plan.reported import errors_of, estimators_of, tallies_of
 from foldaway.plan.vocabulary import MOMENTS, ONE, REPLICATES, SUMS
 from foldaway.report.page.dealt import dealing
 from foldaway.report.page.kept import planned

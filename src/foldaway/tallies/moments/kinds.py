@@ -5,7 +5,7 @@ from functools import partial
 from typing import cast
 
 from foldaway.plan import Bootstrap, Plan
-from foldaway.plan.analysis import tallies_of
+from foldaway.plan.reported import tallies_of
 from foldaway.plan.vocabulary import RECORDS, REPLICATES, UNITS
 from foldaway.tallies.moments.arm import Kinds
 from foldaway.tallies.moments.replicates import Replicates
