@@ -38,7 +38,7 @@ def look(
     The look is saved in the state. The plan's `looks` say when one is due. Safe to repeat: without new information
     nothing more is spent.
     """
-    file = existing(state)
+    file = existing(state, "A server takes the looks of its trials by itself: foldaway effects NAME shows them.")
     with in_use(file):
         trial, positions = fa.Trial.opened(file, key=read_key(key))
         before = trial.looks

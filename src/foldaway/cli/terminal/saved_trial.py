@@ -199,11 +199,11 @@ def read_key(file: Path | None) -> bytes | None:
     return None if file is None else read_or_make_key(file, new=False)
 
 
-def existing(state: Path) -> Path:
-    """The file of a state, which must be there."""
+def existing(state: Path, hint: str = "") -> Path:
+    """The file of a state, which must be there; or that it is not, and what else it may be."""
     file = file_of(state)
     if not file.is_file():
-        raise StateError(f"there is no state {state}.")
+        raise StateError(f"there is no state {state}. {hint}".rstrip())
     return file
 
 
