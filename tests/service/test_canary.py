@@ -151,7 +151,7 @@ def unread(server: Served) -> tuple[Report, Report]:
     return found[0], found[1]
 
 
-# Not marked `once`: on a busy machine eight bytes may stay in a freed block for a while, as `forgetting/harden.py` says.
+# Not marked `once`: on a busy machine eight bytes may stay in a freed block, as `forgetting/harden.py` says.
 @pytest.mark.parametrize("killed", [False, True], ids=["running", "killed"])
 @pytest.mark.parametrize("kept_in", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def test_nothing_is_left_of_what_was_sent(

@@ -4,7 +4,9 @@ Python, NumPy, Arrow and the C library all keep freed memory for the next time, 
 process again in an environment where freed memory is overwritten at once, and shuts the ways by which memory reaches
 a disk. One gap is known: of a block that the C library joins to a free one after it, the last eight bytes stay until
 they are used again, and NumPy's arrays are such blocks. On an idle machine nothing of it was found. With four servers
-on two cores, one or two of 20,000 outcomes were found in half of the runs. `forget_now` empties the few places that no setting reaches. The reasons are measured: `tests/canary.py` plants
+on two cores, one or two of 20,000 outcomes were found in half of the runs.
+
+`forget_now` empties the few places that no setting reaches. The reasons are measured: `tests/canary.py` plants
 identifiers and outcomes in requests and searches the server's memory for them.
 """
 
