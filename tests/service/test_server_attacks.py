@@ -38,12 +38,13 @@ def test_whoever_fills_a_cohort_but_for_one_guesses(attack: a.Attack, open_to_al
     assert attack(guarded, ROUNDS, a.LOOKS * a.TICK, random.Random(1)).right < ROUNDS - 1
 
 
-@pytest.mark.parametrize("attack", [a.status_of_readers, a.metrics])
+@pytest.mark.parametrize("attack", mostly_slow([a.status_of_readers, a.metrics], a.status_of_readers))
 def test_nothing_that_is_read_changes_with_a_record(attack: a.Attack, guarded: Served) -> None:
     """So whoever says that it came when something changed is right as often as it did not come."""
     assert attack(guarded, ROUNDS // 2, a.LOOKS * a.TICK, random.Random(2)).right < ROUNDS // 2
 
 
+@pytest.mark.slow
 def test_answers_carry_the_time_of_a_tick(open_to_all: Served, guarded: Served) -> None:
     assert a.finest_time(open_to_all, 3, 0.1, random.Random(1)).right > 0
     right, of = a.finest_time(guarded, 3, a.LOOKS * a.TICK, random.Random(1))

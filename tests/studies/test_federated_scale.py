@@ -40,6 +40,7 @@ def test_roles_come_in_their_shares() -> None:
     assert roles.count("is late") == pytest.approx(400, abs=100)
 
 
+@pytest.mark.slow
 def test_in_mode_one_message() -> None:
     found = simulate(World(100, drop_out=0.1, late=0.1), processes=1)
     assert found.enrolled == 100

@@ -198,6 +198,7 @@ def test_a_plan_that_is_refused_says_why_and_a_reader_is_offered_neither(
 # Records arriving.
 
 
+@pytest.mark.slow
 def test_the_estimate_moves_and_the_interval_narrows_as_records_arrive(browser: Browser, server: Served) -> None:
     trial = Arriving(server, "moving")
     with looking(browser, server, trial.read) as watched:
