@@ -158,7 +158,7 @@ class SumsByGroup(OneRound, SiteMode):
         least = many(plan.privacy.smallest_cell, "unit")
         by = "arm" if plan.strata is None else "stratum, arm"
         sent = f"counts and sums by {by} and group, of at least {least} each{_exits(plan, least)},"
-        sent += f" the same by {' and by '.join(plan.segments)} where an arm has as many," if plan.segments else ""
+        sent += f" the same by {' and by '.join(plan.segments)} where every arm has as many," if plan.segments else ""
         sent += " and counts, means and squares of the baseline by arm," if plan.baseline else ""
         site = "" if plan.unit is None else f"{site_sentence(plan, sent)} "
         if plan.sites_only:
